@@ -1,0 +1,1 @@
+"""What every other package may rely on: errors, config, units, glossary, file discipline. Imports nothing of forerun."""

@@ -1,0 +1,1 @@
+"""The commands: parse, load, call one function, print. No logic."""

@@ -1,0 +1,1 @@
+"""The public pages, from files only: server and static site."""

@@ -1,0 +1,1 @@
+"""From one dial to a family of runs, and from runs to a forecast. Never imports JAX."""

@@ -1,0 +1,48 @@
+"""What a run reads, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from forerun.base.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixturePhase:
+    """Weights over cells from one point of the run on."""
+
+    start_fraction: float = 0.0
+    """Share of the run's tokens after which this phase begins."""
+    weights: dict[str, float]
+    """Cell name (`<domain>/q<bucket>`) to weight; weights of a phase sum to 1."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start_fraction < 1:
+            raise ConfigError(
+                f"data.mixture start_fraction must lie in 0..1, 1 excluded, got {self.start_fraction}", hint="0 starts the first phase"
+            )
+        negative = [cell for cell, weight in self.weights.items() if weight < 0]
+        if negative:
+            raise ConfigError(
+                f"data.mixture weight of {negative[0]!r} must not be negative, got {self.weights[negative[0]]}",
+                hint="leave the cell out instead",
+            )
+        total = sum(self.weights.values())
+        if abs(total - 1) > 1e-6:  # float64 sums of 200 weights stay far below this
+            raise ConfigError(f"data.mixture weights must sum to 1, got {total:.6g}", hint="divide each weight by their sum")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Which store is read, in which proportions and order."""
+
+    manifest: str
+    """Digest of the data manifest (`manifests/<digest>.json`)."""
+    mixture: tuple[MixturePhase, ...] = field(default_factory=tuple)
+    """Phases in order; empty reads every cell in proportion to its tokens."""
+    seed: int = 0
+    """Of the order of documents; independent of the model's seed."""
+    max_seq_len: int = 0
+    """Longest context planned for the run: order is defined at this length, so a switch neither skips nor repeats; 0 means train.seq_len."""
+    epoch_cap: float = 8.0
+    """Most times any cell may be read in a run."""

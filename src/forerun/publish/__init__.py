@@ -1,0 +1,1 @@
+"""What leaves the lab: weights, model card, data order, release bundle, issue text."""

@@ -1,0 +1,1 @@
+"""What a run leaves: typed events, crash-safe writer, reader, importers and exporters. Never imports JAX."""

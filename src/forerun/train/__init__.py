@@ -1,0 +1,1 @@
+"""One run: loop, step, state, evaluate, checkpoint, throughput. `config.py` never imports JAX."""
