@@ -1,0 +1,43 @@
+# Two commands are enough: `make demo` and `make test`. Both make .venv from pinned requirements first.
+.PHONY: setup setup-dev demo test test-browser bench bench-train bench-data lock
+VENV := .venv
+BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime-installed
+DEV := $(VENV)/.dev-installed
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-input --quiet
+
+setup: $(RUNTIME)
+setup-dev: $(DEV)
+
+$(BIN)/python:
+	@python=$$(tools/find-python) && echo "making $(VENV) with $$python" && "$$python" -m venv $(VENV)
+
+$(RUNTIME): requirements/runtime.txt pyproject.toml | $(BIN)/python
+	@echo "installing pinned requirements (about 500 MB, a minute or two)"
+	@$(PIP) --require-hashes --requirement requirements/runtime.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): requirements/dev.txt $(RUNTIME)
+	@echo "installing pinned test and lint tools"
+	@$(PIP) --require-hashes --requirement requirements/dev.txt
+	@touch $@
+
+demo: $(RUNTIME)
+	@$(BIN)/forerun demo $(ARGS)
+
+test: $(DEV)
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-browser: $(DEV)
+	@tools/install-browser
+	@$(BIN)/python -m pytest -m browser $(ARGS)
+
+bench: bench-train bench-data
+bench-train: $(DEV)
+	@$(BIN)/python benchmarks/train/run.py
+bench-data: $(DEV)
+	@$(BIN)/python benchmarks/data/run.py
+
+lock: $(DEV)
+	@tools/lock
