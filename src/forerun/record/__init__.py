@@ -1,1 +1,1 @@
-"""What a run leaves: typed events, crash-safe writer, reader, importers and exporters. Never imports JAX."""
+"""What a run leaves behind: crash-safe journals, sealed segments, events, lineage; readers, importers and exporters."""
