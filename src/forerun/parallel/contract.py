@@ -1,0 +1,39 @@
+"""What every expert transport takes and gives; `model/moe.py` knows this and no transport."""
+
+# T tokens, d working width, K top_k, E experts, f feed-forward width of an expert
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from jaxtyping import Array, Bool, Float, Int
+
+
+class ExpertParams(NamedTuple):
+    """The SwiGLU matrices of all routed experts of one layer."""
+
+    w_gate: Float[Array, "E d f"]
+    w_up: Float[Array, "E d f"]
+    w_down: Float[Array, "E f d"]
+
+
+class Traffic(NamedTuple):
+    """What happened to the assignments of one layer, over valid tokens; no gradient flows through it."""
+
+    load: Int[Array, "E"]
+    """Assignments per expert, before drops."""
+    dropped: Int[Array, "E"]
+    """Assignments per expert that no slot was left for."""
+
+
+class RunExperts(Protocol):
+    """A transport with its settings bound: rows in, weighted sum of each row's experts out."""
+
+    def __call__(
+        self,
+        rows: Float[Array, "T d"],
+        expert_index: Int[Array, "T K"],
+        weight: Float[Array, "T K"],
+        valid: Bool[Array, "T"],
+        experts: ExpertParams,
+    ) -> tuple[Float[Array, "T d"], Traffic]: ...
