@@ -46,3 +46,5 @@ class DataConfig:
     """Longest context planned for the run: order is defined at this length, so a switch neither skips nor repeats; 0 means train.seq_len."""
     epoch_cap: float = 8.0
     """Most times any cell may be read in a run."""
+    target_tokens: int = 0
+    """Token budget of the larger run this one stands in for: cells shrink by the ratio, so text repeats as it will there; 0 reads whole cells."""
