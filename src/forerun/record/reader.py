@@ -62,6 +62,10 @@ class JournalRecord:
                 return self._stitched(number, metric)
         return EMPTY
 
+    def by_writer(self, metric: str) -> dict[int, Series]:
+        """One metric per writing process that has it."""
+        return {number: self._stitched(number, metric) for number in self.writers() if metric in self._names(number)}
+
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
         """Typed events of all writers in time order; those of replaced stretches are kept, they happened."""
         found = [event for writer in self._writers.values() for event in _read_events(writer.folder)]

@@ -48,6 +48,10 @@ class RunRecord(Protocol):
         """One metric, stitched over segments; empty when the run never logged it."""
         ...
 
+    def by_writer(self, metric: str) -> dict[int, Series]:
+        """One metric per writing process that has it: memory and heartbeats differ between hosts."""
+        ...
+
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
         """Typed events in time order: `kind`, `step`, `time` and the fields of that kind."""
         ...
@@ -68,6 +72,10 @@ class TableRecord:
     def series(self, metric: str) -> Series:
         """One metric; empty when absent."""
         return self.table.get(metric, EMPTY)
+
+    def by_writer(self, metric: str) -> dict[int, Series]:
+        """The metric as writer 0's; empty when absent."""
+        return {0: self.table[metric]} if metric in self.table else {}
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
         """Typed events in time order."""

@@ -1,1 +1,1 @@
-"""A live run from its records: sources, alarms, on-course test, diagnosis, replay. Knows files, not code."""
+"""Is a run on course, and if not, why: sources, alarms with known false-alarm rates, diagnosis, replay of incidents."""

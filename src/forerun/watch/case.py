@@ -1,0 +1,105 @@
+"""What a rule may look at: the run, the forecast, the rungs, the limits and the clock."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.resources import files
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from forerun.record.run import Segment
+from forerun.record.series import RunRecord, Series
+from forerun.watch.band import Band
+
+LOSS = "loss_nats"
+EVAL_LOSS = "eval/macro_loss_nats"
+MEMORY_FRACTION = 0.1  # assumed: an alarm that is over stays in the verdict for this share of the steps seen so far
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One rule's limit and what it costs."""
+
+    limit: float
+    false_alarm_rate: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One run under judgement."""
+
+    record: RunRecord
+    band: Band | None = None
+    """The forecast; None when there is none."""
+    rungs: Sequence[RunRecord] = ()
+    """Finished smaller runs of the same recipe: what healthy looks like."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """`config.json` of the run as plain data; empty when the source has none."""
+    limits: Mapping[str, Limit]
+    """By rule name."""
+    now: float | None = None
+    """Unix seconds; None for a run judged afterwards, when nothing can be late."""
+
+    @cached_property
+    def num_steps(self) -> int:
+        """Planned steps; taken from the forecast when the run does not say; 0 when nobody does."""
+        return self.record.info.num_steps or (self.band.num_steps if self.band else 0)
+
+    @cached_property
+    def loss(self) -> Series:
+        """Train loss, finite rows only."""
+        return finite(self.record.series(LOSS))
+
+    @cached_property
+    def evals(self) -> Series:
+        """Held-out loss the forecast is about, finite rows only."""
+        return finite(self.record.series(self.band.metric if self.band else EVAL_LOSS))
+
+    @cached_property
+    def last_step(self) -> int:
+        """Largest step of the train or the held-out loss; of any metric when there is neither; -1 before the first row."""
+        known = [int(series.step[-1]) for series in (self.loss, self.evals) if len(series)]
+        if not known:
+            known = [int(series.step[-1]) for series in map(self.record.series, self.record.metrics()) if len(series)]
+        return max(known, default=-1)
+
+    @cached_property
+    def finished(self) -> bool:
+        """The run has ended, well or not."""
+        ended = any(event["kind"] in ("finished", "stopped", "crashed") for event in self.record.events())
+        return ended or (self.num_steps > 0 and self.last_step >= self.num_steps - 1)
+
+    @cached_property
+    def changes(self) -> list[Segment]:
+        """Declared changes, in step order."""
+        return sorted((segment for segment in self.record.info.segments if segment.changed), key=lambda segment: segment.first_step)
+
+    def stretches(self, series: Series) -> list[slice]:
+        """The rows between declared changes; each stretch has a baseline of its own."""
+        cuts = [0, *(int(np.searchsorted(series.step, segment.first_step)) for segment in self.changes), len(series)]
+        return [slice(begin, end) for begin, end in pairwise(cuts) if end > begin]
+
+    def recent(self, step: int) -> bool:
+        """Whether what happened at `step` still counts for the verdict."""
+        return step >= self.last_step * (1 - MEMORY_FRACTION)
+
+
+def finite(series: Series) -> Series:
+    """The rows with finite values."""
+    keep = np.isfinite(series.value)
+    return series if keep.all() else Series(series.step[keep], series.value[keep], series.time[keep])
+
+
+def shipped_limits() -> dict[str, Limit]:
+    """The limits of `thresholds.toml`."""
+    return limits_of(tomllib.loads((files("forerun.watch") / "thresholds.toml").read_text(encoding="utf-8")))
+
+
+def limits_of(table: Mapping[str, Any]) -> dict[str, Limit]:
+    """Plain data to limits."""
+    return {rule: Limit(float(entry["limit"]), float(entry["false_alarm_rate"])) for rule, entry in table.items()}

@@ -1,0 +1,138 @@
+"""The loss against the forecast: its level at the evaluations, and steps, drifts and spikes of the train loss."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forerun.base import units
+from forerun.record.series import Series
+from forerun.watch import detect
+from forerun.watch.case import Case
+from forerun.watch.report import Finding
+
+NUM_IN_A_ROW = 3  # assumed: evaluations outside before the level alarms; one noisy evaluation does not
+FIRST_FRACTION = 0.05  # derived: forecasts start at 5% of training, and so do the detectors
+
+
+def loss_level(case: Case) -> list[Finding]:
+    """Is the held-out loss where the forecast said, within what its interval and the declared changes allow?"""
+    rule = "loss_level"
+    if case.band is None:
+        return [Finding(rule=rule, state="cannot_tell", evidence="there is no forecast to compare the held-out loss with")]
+    evals = case.evals
+    expected = case.band.expected(evals.step.astype(float))
+    there = ~np.isnan(expected)
+    if not there.any():
+        first = f"{case.band.first_step:,.0f}"
+        return [
+            Finding(
+                rule=rule,
+                state="cannot_tell",
+                metric=case.band.metric,
+                evidence=f"no evaluation at or after step {first}, where the forecast begins",
+            )
+        ]
+    step, value, expected = evals.step[there], evals.value[there], expected[there]
+    residual = np.log(value / expected)
+    sd = case.band.sd(step.astype(float), residual, case.changes)
+    limit = case.limits[rule]
+    outside = np.abs(residual) > limit.limit * sd
+    needed = min(NUM_IN_A_ROW, len(step))
+    off = bool(outside[-needed:].all()) and len(step) >= 2
+    began = int(step[_start_of_run(outside)]) if off else int(step[-1])
+    side = np.array([1.0, -1.0])
+    at_end = case.band.sd(np.repeat(step[-1], 2).astype(float), side, case.changes)
+    low, high = expected[-1] * np.exp(-limit.limit * at_end[1]), expected[-1] * np.exp(limit.limit * at_end[0])
+    direction = "above" if residual[-1] > 0 else "below"
+    evidence = f"held-out loss {value[-1]:.4f}, {units.percent(abs(residual[-1]), 2)} {direction} the forecast {expected[-1]:.4f} (allowed {low:.3f} to {high:.3f})"
+    if off:
+        evidence += f", outside at {int(outside[-needed:].sum())} evaluations in a row"
+    return [
+        Finding(
+            rule=rule,
+            state="off_course" if off else "on_course",
+            value=float(value[-1]),
+            expected=float(expected[-1]),
+            low=float(low),
+            high=float(high),
+            step=began,
+            metric=case.band.metric,
+            evidence=evidence,
+            false_alarm_rate=limit.false_alarm_rate,
+        )
+    ]
+
+
+def loss_course(case: Case) -> list[Finding]:
+    """Does the train loss step, drift or spike away from its own course? Three rules on one residual."""
+    series = case.loss
+    names = ("loss_shift", "loss_drift", "loss_spike")
+    scores = {name: np.zeros(len(series)) for name in names}
+    expected = np.full(len(series), np.nan)
+    for stretch in case.stretches(series):
+        part = Series(series.step[stretch], series.value[stretch], series.time[stretch])
+        found = course_scores(part, case)
+        for name in names:
+            scores[name][stretch] = found[name]
+        expected[stretch] = found["expected"]
+    judged = ~np.isnan(expected)
+    if not judged.any():
+        evidence = f"{len(series)} rows of train loss; the first {detect.MIN_ROWS} after {units.percent(FIRST_FRACTION, 0)} of the run are learned from"
+        return [Finding(rule=name, state="cannot_tell", metric="loss_nats", evidence=evidence) for name in names]
+    return [_course_finding(case, name, series, scores[name], expected) for name in names]
+
+
+def course_scores(series: Series, case: Case) -> dict[str, np.ndarray]:
+    """Per row the score of each rule and the expected loss (NaN where nothing is known yet)."""
+    size = len(series)
+    scores = {name: np.zeros(size) for name in ("loss_shift", "loss_drift", "loss_spike")}
+    expected = np.full(size, np.nan)
+    late = (series.step >= FIRST_FRACTION * case.num_steps) & (series.value > 0) & (series.step > 0)
+    step = series.step[late].astype(float)
+    forecast = _forecast_through(case, step)
+    residual = np.log(series.value[late]) - forecast
+    baseline = detect.baseline_of(np.log(step), residual)
+    distance = detect.standardised(residual, baseline)
+    scores["loss_shift"][late] = detect.ewma_score(distance, baseline, detect.FAST)
+    scores["loss_drift"][late] = detect.ewma_score(distance, baseline, detect.SLOW)
+    scores["loss_spike"][late] = detect.three_in_a_row(distance)
+    expected[late] = np.exp(baseline.expected + forecast)
+    return {**scores, "expected": expected}
+
+
+def _forecast_through(case: Case, step: np.ndarray) -> np.ndarray:
+    """Log forecast at each step, flat outside its range; zeros without one: the baseline then follows the loss itself."""
+    if case.band is None:
+        return np.zeros(len(step))
+    return np.interp(np.log(step), case.band.log_step, case.band.log_loss)
+
+
+def _course_finding(case: Case, name: str, series: Series, score: np.ndarray, expected: np.ndarray) -> Finding:
+    limit = case.limits[name]
+    alarms = np.flatnonzero(np.abs(score) > limit.limit)
+    current = [index for index in alarms if case.recent(int(series.step[index]))]
+    row = current[0] if current else len(series) - 1
+    words = {"loss_shift": "shifted", "loss_drift": "drifted", "loss_spike": "spiked"}[name]
+    if current:
+        size = float(np.log(series.value[row] / expected[row]))
+        evidence = f"train loss {words} {'up' if score[row] > 0 else 'down'} at step {series.step[row]:,}: {series.value[row]:.4f} where {expected[row]:.4f} was expected ({size:+.1%}), score {abs(score[row]):.1f} over limit {limit.limit:.1f}"
+    elif len(alarms):
+        evidence = f"train loss {words} at step {series.step[alarms[0]]:,}, over since step {series.step[alarms[-1]]:,}; no score over {limit.limit:.1f} since"
+    else:
+        evidence = f"largest score {np.abs(score).max():.1f}, limit {limit.limit:.1f}"
+    return Finding(
+        rule=name,
+        state="off_course" if current else "on_course",
+        value=float(series.value[row]),
+        expected=float(expected[row]),
+        step=int(series.step[row]),
+        metric="loss_nats",
+        evidence=evidence,
+        false_alarm_rate=limit.false_alarm_rate,
+    )
+
+
+def _start_of_run(flags: np.ndarray) -> int:
+    """Index where the unbroken stretch of true at the end begins."""
+    clear = np.flatnonzero(~flags)
+    return int(clear[-1]) + 1 if len(clear) else 0
