@@ -1,0 +1,131 @@
+"""The parameter tree at the start of training. Paths are stable: optimizer groups, shardings and checkpoints name leaves by them.
+
+    embedding                                     [V, D]
+    embedding_norm/, final_norm/                  gain [D], w_down [D, R], w_up [R, D]
+    layers/<i>/attention_norm/, feed_forward_norm/    the same three
+    layers/<i>/attention/                         w_q [D, H d], w_k, w_v [D, KV d], w_o [H d, D], head_gate [D, H],
+                                                  conv_key [J, KV d], conv_output [J, D]
+    layers/<i>/feed_forward/                      w_router [D, E], conv_output [J, D]
+    layers/<i>/feed_forward/latent/               w_down [D, L], gain [L], w_up [L, D]
+    layers/<i>/feed_forward/experts/              w_gate, w_up [E, L, F], w_down [E, F, L]
+    layers/<i>/feed_forward/shared/<j>/           w_gate, w_up [D, F'], w_down [F', D]
+    head                                          [D, V], absent with tied embeddings
+
+Unrolled, `layers` is a list of one tree per layer. For a scan it is one tree whose leaves have a leading layer axis, without `<i>`
+in the path. Leaves a switch leaves out are absent. `model/count.py` writes the same table down a second time, without JAX.
+"""
+
+# V vocab_size, D d_model, R gated_norm_rank, H heads, KV key-value heads, d d_head, J taps, E experts, L d_latent, F d_expert, F' d_shared
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
+
+from forerun.model.config import ModelConfig
+
+LayerLoop = Literal["unrolled", "scan"]
+TRUNCATION = 3.0  # derived: standard deviations kept by the original's initialiser (reference model-and-training 1.1)
+
+
+def init_params(config: ModelConfig, key: PRNGKeyArray, layer_loop: LayerLoop = "unrolled") -> dict[str, Any]:
+    """Float32 parameters; the same numbers for both layer loops, only stacked or not.
+
+    Matrices are truncated normal with `config.init_std`, gains 1, head gates 0, convolutions the identity.
+    """
+    make = _Maker(config, key)
+    layers: Any
+    if layer_loop == "scan":
+        keys = jnp.stack([jax.random.fold_in(key, layer) for layer in range(config.num_layers)])
+        layers = jax.vmap(lambda layer_key: _layer(_Maker(config, layer_key), config))(keys)
+    else:
+        layers = [_layer(_Maker(config, jax.random.fold_in(key, layer)), config) for layer in range(config.num_layers)]
+    params = {
+        "embedding": make.matrix(config.vocab_size, config.d_model),
+        "embedding_norm": _norm(make, config),
+        "layers": layers,
+        "final_norm": _norm(make, config),
+    }
+    if not config.tied_embeddings:
+        params["head"] = make.matrix(config.d_model, config.vocab_size)
+    return params
+
+
+def unstack(params: dict[str, Any], num_layers: int) -> dict[str, Any]:
+    """The unrolled form of a tree made for a scan."""
+    layers = [jax.tree.map(lambda leaf: leaf[layer], params["layers"]) for layer in range(num_layers)]  # noqa: B023
+    return {**params, "layers": layers}
+
+
+class _Maker:
+    """Hands out leaves, each from its own key."""
+
+    def __init__(self, config: ModelConfig, key: PRNGKeyArray) -> None:
+        self._key, self._std, self._taps, self._count = key, config.init_std, config.short_conv_taps, 0
+
+    def matrix(self, *shape: int) -> Array:
+        self._count += 1
+        key = jax.random.fold_in(self._key, 1_000_000 + self._count)  # assumed: no model has a million layers, so never a layer's key
+        return self._std * jax.random.truncated_normal(key, -TRUNCATION, TRUNCATION, shape, jnp.float32)
+
+    def taps(self, num_channels: int) -> Array:
+        return jnp.zeros((self._taps, num_channels), jnp.float32).at[0].set(1.0)
+
+
+def _norm(make: _Maker, config: ModelConfig) -> dict[str, Array]:
+    norm = {"gain": jnp.ones(config.d_model, jnp.float32)}
+    if config.gated_norm_rank:
+        norm["w_down"] = make.matrix(config.d_model, config.gated_norm_rank)
+        norm["w_up"] = make.matrix(config.gated_norm_rank, config.d_model)
+    return norm
+
+
+def _layer(make: _Maker, config: ModelConfig) -> dict[str, Any]:
+    return {
+        "attention_norm": _norm(make, config),
+        "attention": _attention(make, config),
+        "feed_forward_norm": _norm(make, config),
+        "feed_forward": _feed_forward(make, config),
+    }
+
+
+def _attention(make: _Maker, config: ModelConfig) -> dict[str, Array]:
+    d_model, d_query, d_kv = config.d_model, config.num_heads * config.d_head, config.num_kv_heads * config.d_head
+    leaves = {
+        "w_q": make.matrix(d_model, d_query),
+        "w_k": make.matrix(d_model, d_kv),
+        "w_v": make.matrix(d_model, d_kv),
+        "w_o": make.matrix(d_query, d_model),
+    }
+    if config.head_gate:
+        leaves["head_gate"] = jnp.zeros((d_model, config.num_heads), jnp.float32)
+    if config.short_conv_taps:
+        leaves |= {"conv_key": make.taps(d_kv), "conv_output": make.taps(d_model)}
+    return leaves
+
+
+def _feed_forward(make: _Maker, config: ModelConfig) -> dict[str, Any]:
+    d_model = config.d_model
+    leaves: dict[str, Any] = {"shared": [_swiglu(make, d_model, config.d_shared) for _ in range(config.num_shared_experts)]}
+    if config.num_experts:
+        d_latent, d_expert, num_experts = config.d_latent, config.d_expert, config.num_experts
+        leaves["w_router"] = make.matrix(d_model, num_experts)
+        leaves["experts"] = {
+            "w_gate": make.matrix(num_experts, d_latent, d_expert),
+            "w_up": make.matrix(num_experts, d_latent, d_expert),
+            "w_down": make.matrix(num_experts, d_expert, d_latent),
+        }
+        if config.has_latent:
+            leaves["latent"] = {"w_down": make.matrix(d_model, d_latent), "w_up": make.matrix(d_latent, d_model)}
+            if config.latent_norm:
+                leaves["latent"]["gain"] = jnp.ones(d_latent, jnp.float32)
+    if config.short_conv_taps:
+        leaves["conv_output"] = make.taps(d_model)
+    return leaves
+
+
+def _swiglu(make: _Maker, d_in: int, d_inner: int) -> dict[str, Array]:
+    return {"w_gate": make.matrix(d_in, d_inner), "w_up": make.matrix(d_in, d_inner), "w_down": make.matrix(d_inner, d_in)}
