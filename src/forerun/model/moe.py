@@ -33,12 +33,12 @@ class LayerAux(NamedTuple):
 
 
 def feed_forward(
-    params: Params, x: Float[Array, "B S D"], bias: Float[Array, "E"], packing: Packing, config: ModelConfig, experts: RunExperts
+    params: Params, x: Float[Array, "B S D"], bias: Float[Array, "E"], *, packing: Packing, config: ModelConfig, experts: RunExperts
 ) -> tuple[Float[Array, "B S D"], LayerAux]:
     """What the feed-forward branch adds to the residual stream, from its normed input."""
     rows = x.reshape(-1, x.shape[-1])
     if config.num_experts:
-        out, aux = _routed(params, rows, bias, packing.valid.reshape(-1), config, experts)
+        out, aux = _routed(params, rows, bias, valid=packing.valid.reshape(-1), config=config, experts=experts)
     else:
         empty = jnp.zeros(0, jnp.int32)
         zero = jnp.zeros((), jnp.float32)
@@ -51,7 +51,7 @@ def feed_forward(
     return (short_conv(out, params["conv_output"], packing.same_document) if config.short_conv_taps else out), aux
 
 
-def _routed(params, rows, bias, valid, config, experts):
+def _routed(params, rows, bias, *, valid, config: ModelConfig, experts: RunExperts) -> tuple[Array, LayerAux]:
     logits = router_logits(rows, params["w_router"])
     routing = route(logits, bias, config)
     working = rows

@@ -21,10 +21,12 @@ from forerun.model.config import ModelConfig
 from forerun.model.moe import LayerAux, feed_forward
 from forerun.model.norms import gated_norm
 from forerun.model.packing import PackedBatch, Packing, packing_of
-from forerun.model.params import init_params as init_params
+from forerun.model.params import init_params
 from forerun.parallel.config import TransportConfig
 from forerun.parallel.contract import RunExperts
 from forerun.parallel.local import run_experts
+
+__all__ = ["DROPLESS", "Aux", "Remat", "RouterState", "init_params", "init_router_state", "loss", "next_logits", "token_losses"]
 
 Remat = Literal["none", "block", "moe"]
 DROPLESS: RunExperts = functools.partial(run_experts, config=TransportConfig(capacity_factor=0.0))
@@ -82,7 +84,7 @@ def loss(
         num_tokens: denominator of the means; give the whole step's count when this batch is a part of it, so that gradients
             add up. None counts this batch.
     """
-    hidden, layers = _hidden(params, router_state, batch, config, compute_dtype, experts, remat)
+    hidden, layers = _hidden(params, router_state, batch, config, compute_dtype=compute_dtype, experts=experts, remat=remat)
     own_tokens = batch.loss_mask.sum()
     denominator = jnp.maximum(own_tokens if num_tokens is None else num_tokens, 1.0)
     weight = (batch.loss_mask / denominator).reshape(-1).astype(jnp.float32)
@@ -119,7 +121,7 @@ def token_losses(
     experts: RunExperts = DROPLESS,
 ) -> Float[Array, "B S"]:
     """Cross-entropy in nats of every target, unmasked; no z-loss. Multiply by `loss_mask` before summing."""
-    hidden, _ = _hidden(params, router_state, batch, config, compute_dtype, experts, "none")
+    hidden, _ = _hidden(params, router_state, batch, config, compute_dtype=compute_dtype, experts=experts)
     nats, _ = token_nats(hidden.reshape(-1, hidden.shape[-1]), _head(params).astype(hidden.dtype), batch.targets.reshape(-1))
     return nats.reshape(batch.targets.shape)
 
@@ -135,13 +137,15 @@ def next_logits(
     experts: RunExperts = DROPLESS,
 ) -> Float[Array, "B ... V"]:
     """Float32 logits of the token after each place, or only after place `at` of each sequence; `targets` are not read."""
-    hidden, _ = _hidden(params, router_state, batch, config, compute_dtype, experts, "none")
+    hidden, _ = _hidden(params, router_state, batch, config, compute_dtype=compute_dtype, experts=experts)
     if at is not None:
         hidden = jnp.take_along_axis(hidden, at[:, None, None], axis=1)[:, 0]
     return jnp.dot(hidden, _head(params).astype(hidden.dtype), preferred_element_type=jnp.float32)
 
 
-def _hidden(params, router_state, batch, config, compute_dtype, experts, remat) -> tuple[Float[Array, "B S D"], LayerAux]:
+def _hidden(
+    params, router_state, batch, config, *, compute_dtype, experts, remat: Remat = "none"
+) -> tuple[Float[Array, "B S D"], LayerAux]:
     """Final hidden states, and every layer's report stacked over layers."""
     packing = packing_of(batch.segment_ids, batch.positions, config)
     x = params["embedding"][batch.tokens].astype(jnp.dtype(compute_dtype))
