@@ -1,0 +1,114 @@
+"""Mean-pooled static token vectors through a word cache: each distinct word is tokenised once, whatever its count.
+
+The default table is wordllama's (256 dimensions, MIT), read from the installed package without a network.
+"""
+
+# V distinct words, D dimensions, U words of a call
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from pathlib import Path
+
+import numba as nb
+import numpy as np
+import pyarrow as pa
+
+from forerun.base.config import file_digest
+from forerun.base.errors import ConfigError
+from forerun.curate.embed.words import WordTable
+
+MOST_WORDS = 1 << 21  # assumed: about 100 MiB of cache; beyond it the cache starts anew
+SPACE_MARK = "▁"
+
+
+class StaticEncoder:
+    """Vectors as the mean of token vectors over the whole text.
+
+    Args:
+        vectors: float32 `[vocabulary, D]`.
+        tokenizer_json: of the table; SentencePiece style, spaces written as `▁`.
+        identity: what pins table and tokenizer, for the step's hash.
+    """
+
+    def __init__(self, vectors: np.ndarray, tokenizer_json: str, identity: str) -> None:
+        from tokenizers import Tokenizer  # noqa: PLC0415
+
+        self.identity = identity
+        self.num_dimensions = vectors.shape[1]
+        self._vectors = np.ascontiguousarray(vectors, np.float32)
+        spec = json.loads(tokenizer_json)
+        spec |= {"normalizer": None, "post_processor": None, "truncation": None, "padding": None}
+        self._tokenizer = Tokenizer.from_str(json.dumps(spec))
+        self._forget()
+
+    def encode(self, texts: pa.Array | pa.ChunkedArray) -> np.ndarray:
+        """Unit vectors, float32 `[documents, D]`; zero for a text without a word."""
+        if self._table.num_words > MOST_WORDS:
+            self._forget()
+        ids, first, words, spaced = self._table.number(texts)
+        self._learn(words, spaced)
+        out = np.zeros((len(texts), self.num_dimensions), np.float32)
+        _pool(ids, first, self._token_ids[: self._num_ids], self._starts[: self._table.num_words + 1], self._vectors, out)
+        return normalized(out)
+
+    def _forget(self) -> None:
+        self._table = WordTable()
+        self._token_ids, self._num_ids = np.empty(1 << 16, np.int32), 0
+        self._starts = np.zeros(1 << 16, np.int64)
+
+    def _learn(self, words: list[bytes], spaced: np.ndarray) -> None:
+        """Tokenise the new words and append their token ids to the cache."""
+        texts = [
+            (SPACE_MARK if after_space else "") + word.decode("utf-8", "replace") for word, after_space in zip(words, spaced.tolist())
+        ]
+        encoded = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        lengths = np.array([len(ids) for ids in encoded], np.int64)
+        flat = np.array([index for ids in encoded for index in ids], np.int32)
+        np.minimum(flat, len(self._vectors) - 1, out=flat)
+        known, total = self._table.num_words - len(words), self._num_ids + len(flat)
+        self._token_ids = _with_room(self._token_ids, total)
+        self._starts = _with_room(self._starts, self._table.num_words + 1)
+        self._token_ids[self._num_ids : total] = flat
+        self._starts[known + 1 : self._table.num_words + 1] = self._num_ids + np.cumsum(lengths)
+        self._num_ids = total
+
+
+def wordllama_encoder() -> StaticEncoder:
+    """The table and tokenizer inside the wordllama package. Raises: ConfigError when the package is missing or differs."""
+    from safetensors.numpy import load_file  # noqa: PLC0415
+
+    try:
+        folder = Path(str(importlib.resources.files("wordllama")))
+    except ModuleNotFoundError:
+        raise ConfigError("embed.encoder 'wordllama' needs the wordllama package", hint="pip install wordllama, or use 'tfidf'") from None
+    table = folder / "weights" / "l2_supercat_256.safetensors"
+    tokenizer = folder / "tokenizers" / "l2_supercat_tokenizer_config.json"
+    vectors = load_file(str(table))["embedding.weight"].astype(np.float32)
+    identity = f"wordllama:{file_digest(table)[:16]}:{file_digest(tokenizer)[:16]}"
+    return StaticEncoder(vectors, tokenizer.read_text(encoding="utf-8"), identity)
+
+
+def normalized(vectors: np.ndarray) -> np.ndarray:
+    """Rows scaled to length 1; zero rows stay zero."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def _with_room(array: np.ndarray, length: int) -> np.ndarray:
+    if length <= len(array):
+        return array
+    larger = np.zeros(max(length, 2 * len(array)), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+@nb.njit(nogil=True, cache=True, fastmath=True)
+def _pool(ids, first, token_ids, starts, vectors, out):
+    """Sum of the token vectors of each document; the mean has the same direction."""
+    for document in range(len(first) - 1):
+        row = out[document]
+        for index in range(first[document], first[document + 1]):
+            word = ids[index]
+            for position in range(starts[word], starts[word + 1]):
+                row += vectors[token_ids[position]]

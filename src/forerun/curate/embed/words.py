@@ -1,0 +1,168 @@
+"""Text as numbered words, over Arrow's string buffers: split, hash and count without making a Python string.
+
+A word is a run of letters (up to 24 bytes), one digit, a run of one punctuation mark, one newline, or one character of a
+script written without spaces (any character of three or four UTF-8 bytes). Words remember whether a space came before.
+"""
+
+# U words of a call in text order, V distinct words seen so far
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+LONGEST_WORD = 24  # assumed: longer runs of letters are encoded data; cutting them keeps the word cache bounded
+LONGEST_RUN = 8  # assumed: rules such as ======== mean the same from eight marks on
+SPACE, LETTER, DIGIT, MARK, NEWLINE, WIDE, INNER = range(7)
+
+
+def _classes() -> np.ndarray:
+    table = np.full(256, MARK, np.uint8)
+    table[:33] = SPACE
+    table[10] = NEWLINE
+    table[48:58] = DIGIT
+    for first, last in ((65, 91), (97, 123), (0xC2, 0xE0)):
+        table[first:last] = LETTER
+    table[0x80:0xC0] = INNER  # continues a character
+    table[0xE0:0xF8] = WIDE
+    return table
+
+
+CLASSES = _classes()
+
+
+def buffers(column: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes and int64 offsets of a string column; nulls are empty."""
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    whole = pc.fill_null(whole.cast(pa.large_string()), "")
+    if not len(whole):
+        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
+    _, offsets, data = whole.buffers()
+    starts = np.frombuffer(offsets, np.int64)[whole.offset : whole.offset + len(whole) + 1]
+    return (np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)), starts
+
+
+@nb.njit(nogil=True, cache=True)
+def mix(value):
+    """64 well-mixed bits. Source: splitmix64 finaliser (Steele et al. 2014)."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+@nb.njit(nogil=True, cache=True)
+def split(data, offsets, classes, fold):
+    """Words of each document.
+
+    Args:
+        fold: ASCII letters are compared without case, and preceding spaces do not count.
+    Returns: hash `[U]` uint64, start `[U]`, length `[U]`, and the first word of each document `[documents + 1]`.
+    """
+    room = int((offsets[-1] - offsets[0]) // 4) + 1024
+    hashes, starts, lengths = np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int32)
+    first = np.zeros(len(offsets), np.int64)
+    count = 0
+    for document in range(len(offsets) - 1):
+        at, end = offsets[document], offsets[document + 1]
+        spaced = True
+        while at < end:
+            kind = classes[data[at]]
+            if kind == SPACE:
+                spaced = True
+                at += 1
+                continue
+            stop = at + 1
+            if kind == LETTER:
+                while stop < end and stop - at < LONGEST_WORD and (classes[data[stop]] == LETTER or classes[data[stop]] == INNER):
+                    stop += 1
+                while stop < end and classes[data[stop]] == INNER:
+                    stop += 1
+            elif kind == WIDE or kind == INNER:
+                while stop < end and classes[data[stop]] == INNER:
+                    stop += 1
+            elif kind == MARK:
+                while stop < end and data[stop] == data[at] and stop - at < LONGEST_RUN:
+                    stop += 1
+            value = np.uint64(0xCBF29CE484222325) ^ np.uint64(1 if spaced and not fold else 0)
+            for index in range(at, stop):
+                byte = data[index]
+                if fold and 65 <= byte <= 90:
+                    byte += 32
+                value = (value ^ np.uint64(byte)) * np.uint64(0x100000001B3)
+            if count == room:
+                room *= 2
+                hashes, starts, lengths = _grown(hashes, room), _grown(starts, room), _grown(lengths, room)
+            hashes[count], starts[count] = mix(value), at
+            lengths[count] = -(stop - at) if spaced and not fold else stop - at
+            count += 1
+            spaced = False
+            at = stop
+        first[document + 1] = count
+    return hashes[:count], starts[:count], lengths[:count], first
+
+
+@nb.njit(nogil=True, cache=True)
+def _grown(array, room):
+    larger = np.empty(room, array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+@nb.njit(nogil=True, cache=True)
+def intern(hashes, keys, values, known):
+    """Number each word, new ones from `known` on.
+
+    Returns: word id `[U]` int32, position of the first occurrence of each new word, and the grown hash table.
+    """
+    ids = np.empty(len(hashes), np.int32)
+    fresh = np.empty(1024, np.int64)
+    count = known
+    for index in range(len(hashes)):
+        if 2 * count >= len(keys):
+            keys, values = _rehashed(keys, values)
+        key = hashes[index] | np.uint64(1)  # 0 marks an empty slot
+        slot = key & np.uint64(len(keys) - 1)
+        while keys[slot] != 0 and keys[slot] != key:
+            slot = (slot + np.uint64(1)) & np.uint64(len(keys) - 1)
+        if keys[slot] == 0:
+            keys[slot], values[slot] = key, count
+            if count - known == len(fresh):
+                fresh = _grown(fresh, 2 * len(fresh))
+            fresh[count - known] = index
+            count += 1
+        ids[index] = values[slot]
+    return ids, fresh[: count - known], keys, values
+
+
+@nb.njit(nogil=True, cache=True)
+def _rehashed(keys, values):
+    larger, moved = np.zeros(2 * len(keys), keys.dtype), np.empty(2 * len(keys), values.dtype)
+    for index in range(len(keys)):
+        if keys[index] != 0:
+            slot = keys[index] & np.uint64(len(larger) - 1)
+            while larger[slot] != 0:
+                slot = (slot + np.uint64(1)) & np.uint64(len(larger) - 1)
+            larger[slot], moved[slot] = keys[index], values[index]
+    return larger, moved
+
+
+class WordTable:
+    """Numbers for the distinct words of a corpus, kept over calls."""
+
+    def __init__(self, *, fold: bool = False) -> None:
+        self.fold = fold
+        self._keys, self._values = np.zeros(1 << 16, np.uint64), np.zeros(1 << 16, np.int32)
+        self.num_words = 0
+
+    def number(self, column: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray, list[bytes], np.ndarray]:
+        """Word ids `[U]`, first word of each document, the bytes of the words not seen before, and whether a space precedes each."""
+        data, offsets = buffers(column)
+        hashes, starts, lengths, first = split(data, offsets, CLASSES, self.fold)
+        ids, fresh, self._keys, self._values = intern(hashes, self._keys, self._values, self.num_words)
+        self.num_words += len(fresh)
+        words = [
+            data[start : start + abs(length)].tobytes() for start, length in zip(starts[fresh].tolist(), lengths[fresh].tolist())
+        ]
+        return ids, first, words, lengths[fresh] < 0
