@@ -10,12 +10,32 @@ from typing import Any
 from forerun.record.series import RunRecord
 from forerun.watch.band import band_of
 from forerun.watch.case import Case, Limit, shipped_limits
+from forerun.watch.checklist import checklist
 from forerun.watch.report import Finding, Report, State
-from forerun.watch.rules import finite, loss
+from forerun.watch.rules import evals, finite, gradient, loss, machine, norms, plan, routing, speed, telemetry
 
 Rule = Callable[[Case], list[Finding]]
 
-RULES: tuple[Rule, ...] = (loss.loss_level, loss.loss_course, finite.nonfinite)
+RULES: tuple[Rule, ...] = (
+    telemetry.telemetry,
+    loss.loss_level,
+    finite.nonfinite,
+    loss.loss_course,
+    evals.eval_shift,
+    gradient.grad_spike,
+    gradient.grad_shape,
+    gradient.grad_group,
+    gradient.norm_drift,
+    norms.constant_norms,
+    routing.routing,
+    speed.speed,
+    plan.learning_rate,
+    plan.config,
+    plan.segments,
+    machine.memory_growth,
+    machine.checkpoint,
+    machine.heartbeat,
+)
 
 ESSENTIAL = ("loss_level", "telemetry")
 """Without these two the answer is "cannot tell", however healthy the rest looks."""
@@ -46,7 +66,14 @@ def judge(
         now=now,
     )
     findings = tuple(finding for rule in RULES for finding in rule(case))
-    return Report(run_id=record.info.run_id, step=case.last_step, num_steps=case.num_steps, state=overall(findings), findings=findings)
+    return Report(
+        run_id=record.info.run_id,
+        step=case.last_step,
+        num_steps=case.num_steps,
+        state=overall(findings),
+        findings=findings,
+        checklist=checklist(findings),
+    )
 
 
 def overall(findings: Sequence[Finding]) -> State:

@@ -49,7 +49,7 @@ def baseline_of(position: np.ndarray, value: np.ndarray, *, min_rows: int = MIN_
         if stop - begin < min_rows:
             continue
         x, y = position[begin:stop], value[begin:stop]
-        intercept, slope, noise = _line(x, y)
+        intercept, slope, noise = line(x, y)
         if noise <= 0:
             noise = max(abs(intercept), 1.0) * 1e-9
         centre, spread = x.mean(), max(float(((x - x.mean()) ** 2).sum()), 1e-300)
@@ -84,9 +84,9 @@ def ewma(value: np.ndarray, weight: float) -> np.ndarray:
     lag = np.arange(TILE)[None, :] - np.arange(TILE)[:, None]
     mean = tiles @ np.where(lag >= 0, weight * keep ** np.maximum(lag, 0), 0.0)
     fade, carried = keep ** np.arange(1, TILE + 1), 0.0
-    for tile in mean:
-        tile += carried * fade
-        carried = tile[-1]
+    for index in range(len(mean)):
+        mean[index] += carried * fade
+        carried = mean[index, -1]
     return mean.ravel()[:size]
 
 
@@ -99,7 +99,7 @@ def three_in_a_row(distance: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros(2), np.where(high > 0, high, np.where(low < 0, low, 0.0))])
 
 
-def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
+def line(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
     """Least squares after pulling outliers in to 4 robust deviations: value at the mean of x, slope, noise sd."""
     for _ in range(2):
         centre = x.mean()
