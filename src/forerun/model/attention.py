@@ -28,8 +28,7 @@ def attend(
             they use), or a traced scalar when one body serves all layers (all are projected, then the first ones repeated).
     """
     batch, seq_len, _ = x.shape
-    static = isinstance(is_global, bool)
-    num_kv = config.num_global_kv_heads if static and is_global else config.num_kv_heads
+    num_kv = config.num_global_kv_heads if is_global is True else config.num_kv_heads
     width = num_kv * config.d_head
     query = (x @ params["w_q"].astype(x.dtype)).reshape(batch, seq_len, config.num_heads, config.d_head)
     key = x @ params["w_k"][:, :width].astype(x.dtype)
@@ -37,7 +36,7 @@ def attend(
         key = short_conv(key, params["conv_key"][:, :width], packing.same_document)
     key = key.reshape(batch, seq_len, num_kv, config.d_head)
     value = (x @ params["w_v"][:, :width].astype(x.dtype)).reshape(batch, seq_len, num_kv, config.d_head)
-    if not static:
+    if not isinstance(is_global, bool):
         key, value = (_first_heads_repeated(heads, config, is_global) for heads in (key, value))
     if config.qk_norm:
         query, key = rms_norm(query, None, config.norm_eps), rms_norm(key, None, config.norm_eps)

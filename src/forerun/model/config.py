@@ -51,6 +51,8 @@ class ModelConfig:
     """Taps of the depthwise causal convolutions on keys, attention output and MoE output; 0 leaves them out."""
     gated_norm_rank: int = 128
     """Rank of the gate behind each RMSNorm; 0 leaves it out."""
+    embedding_norm: bool = True
+    """RMSNorm, and its gate, behind the embedding."""
     tied_embeddings: bool = False
     """Use the embedding table as the head."""
 
@@ -68,6 +70,10 @@ class ModelConfig:
     """Always-on experts at full width."""
     d_shared: int
     """Feed-forward width of one shared expert."""
+    num_dense_layers: int = 0
+    """Leading layers without router and experts: one dense SwiGLU of width `d_dense` instead; 0 when every layer is routed."""
+    d_dense: int = 0
+    """Feed-forward width of the leading dense layers."""
     routed_scale: float = 2.5
     """Sum of a token's combine weights."""
     combine: Literal["sigmoid", "softmax"] = "sigmoid"
@@ -98,6 +104,8 @@ class ModelConfig:
             "d_latent",
             "num_shared_experts",
             "d_shared",
+            "num_dense_layers",
+            "d_dense",
             "window",
             "short_conv_taps",
             "gated_norm_rank",
@@ -139,7 +147,18 @@ class ModelConfig:
                 f"model.num_shared_experts must be at least 1 in a dense model, got {self.num_shared_experts}",
                 "set model.num_shared_experts=1",
             )
+            _require(
+                self.num_dense_layers == 0,
+                f"model.num_dense_layers must be 0 in a dense model (model.num_experts=0), got {self.num_dense_layers}",
+                "all its layers are dense already: set model.num_dense_layers=0",
+            )
             return
+        _require(
+            self.num_dense_layers < self.num_layers and (self.num_dense_layers == 0) == (self.d_dense == 0),
+            f"model.num_dense_layers must be below model.num_layers={self.num_layers} and go with model.d_dense, "
+            f"got {self.num_dense_layers} with model.d_dense={self.d_dense}",
+            "set both to 0, or give leading dense layers a width",
+        )
         _require(
             1 <= self.top_k <= self.num_experts,
             f"model.top_k must be between 1 and model.num_experts={self.num_experts}, got {self.top_k}",
@@ -156,6 +175,11 @@ class ModelConfig:
     def num_rotated_dims(self) -> int:
         """Leading dims of a head that carry position."""
         return round(self.d_head * self.rope_fraction)
+
+    @property
+    def num_routed_layers(self) -> int:
+        """Layers with a router; 0 in a dense model."""
+        return self.num_layers - self.num_dense_layers if self.num_experts else 0
 
     @property
     def has_latent(self) -> bool:

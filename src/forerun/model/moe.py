@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,16 +33,26 @@ class LayerAux(NamedTuple):
 
 
 def feed_forward(
-    params: Params, x: Float[Array, "B S D"], bias: Float[Array, "E"], *, packing: Packing, config: ModelConfig, experts: RunExperts
+    params: dict[str, Any],
+    x: Float[Array, "B S D"],
+    bias: Float[Array, "E"] | None,
+    *,
+    packing: Packing,
+    config: ModelConfig,
+    experts: RunExperts,
 ) -> tuple[Float[Array, "B S D"], LayerAux]:
-    """What the feed-forward branch adds to the residual stream, from its normed input."""
+    """What the feed-forward branch adds to the residual stream, from its normed input.
+
+    Args:
+        bias: of the router; not read by a layer whose parameters hold no router.
+    """
     rows = x.reshape(-1, x.shape[-1])
-    if config.num_experts:
+    if "w_router" in params:
         out, aux = _routed(params, rows, bias, valid=packing.valid.reshape(-1), config=config, experts=experts)
     else:
         empty = jnp.zeros(0, jnp.int32)
         zero = jnp.zeros((), jnp.float32)
-        out, aux = None, LayerAux(load=empty, dropped=empty, router_entropy_nats=zero, balance_loss=zero, next_bias=bias)
+        out, aux = None, LayerAux(load=empty, dropped=empty, router_entropy_nats=zero, balance_loss=zero, next_bias=jnp.zeros(0))
     for shared in params["shared"]:
         extra = _swiglu(shared, rows)
         out = extra if out is None else out + extra

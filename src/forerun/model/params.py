@@ -9,6 +9,7 @@
     layers/<i>/feed_forward/latent/               w_down [D, L], gain [L], w_up [L, D]
     layers/<i>/feed_forward/experts/              w_gate, w_up [E, L, F], w_down [E, F, L]
     layers/<i>/feed_forward/shared/<j>/           w_gate, w_up [D, F'], w_down [F', D]
+    dense_layers/<i>/                             as layers, for the leading dense ones: shared/0 is their SwiGLU
     head                                          [D, V], absent with tied embeddings
 
 Unrolled, `layers` is a list of one tree per layer. For a scan it is one tree whose leaves have a leading layer axis, without `<i>`
@@ -19,6 +20,7 @@ in the path. Leaves a switch leaves out are absent. `model/count.py` writes the 
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Literal
 
 import jax
@@ -37,27 +39,31 @@ def init_params(config: ModelConfig, key: PRNGKeyArray, layer_loop: LayerLoop = 
     Matrices are truncated normal with `config.init_std`, gains 1, head gates 0, convolutions the identity.
     """
     make = _Maker(config, key)
+    keys = [jax.random.fold_in(key, layer) for layer in range(config.num_layers)]
+    dense_keys, layer_keys = keys[: config.num_dense_layers], keys[config.num_dense_layers :]
     layers: Any
     if layer_loop == "scan":
-        keys = jnp.stack([jax.random.fold_in(key, layer) for layer in range(config.num_layers)])
-        layers = jax.vmap(lambda layer_key: _layer(_Maker(config, layer_key), config))(keys)
+        layers = jax.vmap(lambda layer_key: _layer(_Maker(config, layer_key), config))(jnp.stack(layer_keys))
     else:
-        layers = [_layer(_Maker(config, jax.random.fold_in(key, layer)), config) for layer in range(config.num_layers)]
+        layers = [_layer(_Maker(config, layer_key), config) for layer_key in layer_keys]
     params = {
         "embedding": make.matrix(config.vocab_size, config.d_model),
-        "embedding_norm": _norm(make, config),
         "layers": layers,
         "final_norm": _norm(make, config),
     }
+    if config.embedding_norm:
+        params["embedding_norm"] = _norm(make, config)
+    if dense_keys:
+        params["dense_layers"] = [_layer(_Maker(config, layer_key), config, dense=True) for layer_key in dense_keys]
     if not config.tied_embeddings:
         params["head"] = make.matrix(config.d_model, config.vocab_size)
     return params
 
 
-def unstack(params: dict[str, Any], num_layers: int) -> dict[str, Any]:
+def unstack(params: dict[str, Any]) -> dict[str, Any]:
     """The unrolled form of a tree made for a scan."""
-    layers = [jax.tree.map(lambda leaf: leaf[layer], params["layers"]) for layer in range(num_layers)]  # noqa: B023
-    return {**params, "layers": layers}
+    num_layers = jax.tree.leaves(params["layers"])[0].shape[0]
+    return {**params, "layers": [jax.tree.map(operator.itemgetter(layer), params["layers"]) for layer in range(num_layers)]}
 
 
 class _Maker:
@@ -83,12 +89,12 @@ def _norm(make: _Maker, config: ModelConfig) -> dict[str, Array]:
     return norm
 
 
-def _layer(make: _Maker, config: ModelConfig) -> dict[str, Any]:
+def _layer(make: _Maker, config: ModelConfig, *, dense: bool = False) -> dict[str, Any]:
     return {
         "attention_norm": _norm(make, config),
         "attention": _attention(make, config),
         "feed_forward_norm": _norm(make, config),
-        "feed_forward": _feed_forward(make, config),
+        "feed_forward": _dense(make, config) if dense else _feed_forward(make, config),
     }
 
 
@@ -104,6 +110,13 @@ def _attention(make: _Maker, config: ModelConfig) -> dict[str, Array]:
         leaves["head_gate"] = jnp.zeros((d_model, config.num_heads), jnp.float32)
     if config.short_conv_taps:
         leaves |= {"conv_key": make.taps(d_kv), "conv_output": make.taps(d_model)}
+    return leaves
+
+
+def _dense(make: _Maker, config: ModelConfig) -> dict[str, Any]:
+    leaves: dict[str, Any] = {"shared": [_swiglu(make, config.d_model, config.d_dense)]}
+    if config.short_conv_taps:
+        leaves["conv_output"] = make.taps(config.d_model)
     return leaves
 
 

@@ -3,7 +3,7 @@
 `loss` trains, `token_losses` evaluates (dropless unless told otherwise), `next_logits` continues texts.
 """
 
-# B sequences, S tokens, T = B S, D d_model, V vocab_size, N layers, E experts
+# B sequences, S tokens, T = B S, D d_model, V vocab_size, N layers with a router (all layers of a dense model), E experts
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Aux(NamedTuple):
 
 def init_router_state(config: ModelConfig) -> RouterState:
     """No bias."""
-    return RouterState(bias=jnp.zeros((config.num_layers, config.num_experts), jnp.float32))
+    return RouterState(bias=jnp.zeros((config.num_layers - config.num_dense_layers, config.num_experts), jnp.float32))
 
 
 def loss(
@@ -149,9 +149,13 @@ def _hidden(
     """Final hidden states, and every layer's report stacked over layers."""
     packing = packing_of(batch.segment_ids, batch.positions, config)
     x = params["embedding"][batch.tokens].astype(jnp.dtype(compute_dtype))
-    x = gated_norm(x, params["embedding_norm"], config.norm_eps)
+    if config.embedding_norm:
+        x = gated_norm(x, params["embedding_norm"], config.norm_eps)
     block = functools.partial(_block, packing=packing, config=config, experts=experts, remat=remat)
     is_global = config.global_layers
+    for layer, layer_params in enumerate(params.get("dense_layers", [])):
+        x, _ = block(x, layer_params, None, is_global=is_global[layer])
+    is_global = is_global[config.num_dense_layers :]
     if isinstance(params["layers"], list):
         reports = []
         for layer, layer_params in enumerate(params["layers"]):
