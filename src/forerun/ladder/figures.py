@@ -1,0 +1,88 @@
+"""The figures of a forecast: its band with outcomes on it, and its floor profile. Each SVG lies beside its CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from forerun.base.files import write_atomic
+from forerun.ladder.answer import Forecast
+from forerun.ladder.svg import Band, Chart, Line
+
+
+def draw_forecast(forecast: Forecast, folder: Path, *, outcome: tuple[np.ndarray, np.ndarray] | None = None) -> list[Path]:
+    """Write `forecast.svg`, `floor_profile.svg` and their CSVs. `outcome` is (steps, losses) of the run itself.
+
+    Returns: the paths of the SVGs.
+    """
+    return [_band_figure(forecast, folder, outcome), _floor_figure(forecast, folder)]
+
+
+def write_figure(folder: Path, name: str, chart: Chart, header: str, rows: Sequence[Sequence[float | str]]) -> Path:
+    """One SVG and the numbers it was drawn from, under the same name."""
+    table = "\n".join([header, *(",".join(f"{cell:.8g}" if isinstance(cell, float) else str(cell) for cell in row) for row in rows), ""])
+    write_atomic(folder / f"{name}.csv", table.encode())
+    write_atomic(folder / f"{name}.svg", chart.render().encode())
+    return folder / f"{name}.svg"
+
+
+def _band_figure(forecast: Forecast, folder: Path, outcome: tuple[np.ndarray, np.ndarray] | None) -> Path:
+    curve = forecast.curve
+    x = [point.fraction * 100 for point in curve]
+    lines = [Line(x=x, y=[point.loss for point in curve], label="forecast")]
+    rows: list[tuple[float | str, ...]] = [
+        ("forecast", point.fraction, point.loss, point.low90, point.high90, point.low50, point.high50) for point in curve
+    ]
+    finding = f"final {forecast.final.loss:.3f}, 90% between {forecast.final.low90:.3f} and {forecast.final.high90:.3f}"
+    if outcome is not None:
+        fractions = outcome[0] / forecast.target.train_steps
+        seen = fractions >= curve[0].fraction * 0.98
+        at, losses = fractions[seen], outcome[1][seen]
+        bands = [forecast.band_at(min(float(value), 1.0)) for value in at]
+        inside = sum(band.low90 <= loss <= band.high90 for band, loss in zip(bands, losses))
+        finding = f"{inside} of {len(losses)} evaluations inside the 90% band"
+        lines.append(Line(x=list(at * 100), y=list(losses), label="outcome", colour="#b3361b", marker="circle"))
+        rows += [("outcome", float(value), float(loss), "", "", "", "") for value, loss in zip(at, losses)]
+    chart = Chart(
+        title=f"Forecast from {len(forecast.rungs)} rungs: {finding}",
+        x_label="progress of the run, percent of steps",
+        y_label=f"{forecast.eval}, as the rungs were measured",
+        footer=_footer(forecast, "forecast.csv"),
+        bands=[
+            Band(x=x, low=[point.low90 for point in curve], high=[point.high90 for point in curve], label="90%"),
+            Band(x=x, low=[point.low50 for point in curve], high=[point.high50 for point in curve], label="50%", opacity=0.3),
+        ],
+        lines=lines,
+    )
+    return write_figure(folder, "forecast", chart, "series,fraction,loss,low90,high90,low50,high50", rows)
+
+
+def _floor_figure(forecast: Forecast, folder: Path) -> Path:
+    profile = forecast.floor_profile
+    finals = [point.final for point in profile]
+    chart = Chart(
+        title=f"The final loss moves from {min(finals):.3f} to {max(finals):.3f} with the floor",
+        x_label="floor (irreducible loss), same unit",
+        y_label=f"final {forecast.eval}",
+        footer=_footer(forecast, "floor_profile.csv"),
+        lines=[
+            Line(x=[point.floor for point in profile], y=finals, label="final if the floor were this"),
+            Line(
+                x=[point.floor for point in profile if point.weight >= 0.05],
+                y=[point.final for point in profile if point.weight >= 0.05],
+                label="holds 5% of belief or more",
+                colour="#b3361b",
+                marker="square",
+            ),
+        ],
+    )
+    return write_figure(
+        folder, "floor_profile", chart, "floor,final,belief", [(point.floor, point.final, point.weight) for point in profile]
+    )
+
+
+def _footer(forecast: Forecast, data_file: str) -> str:
+    seeds = "seed noise measured" if forecast.seed_noise is not None else "no repeated rung"
+    return f"{data_file} · n = {len(forecast.rungs)} rungs, {seeds} · compute: {forecast.compute} · forecast {forecast.id}"

@@ -1,0 +1,47 @@
+"""Forecasts and scores as people read them on a terminal, without colour."""
+
+from __future__ import annotations
+
+from forerun.base import units
+from forerun.ladder.answer import Forecast
+from forerun.ladder.score import Score
+
+_SHOWN = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+def forecast_text(forecast: Forecast) -> str:
+    """Final, curve and floor profile as aligned lines, with the compute definition and every note."""
+    final = forecast.final
+    lines = [
+        f"final {forecast.eval} {final.loss:.4f}   90% {final.low90:.4f} to {final.high90:.4f}   50% {final.low50:.4f} to {final.high50:.4f}",
+        f"target {units.flops(forecast.target.compute)} over {forecast.target.train_steps:,} steps, compute: {forecast.compute}, method: {forecast.method}",
+        "",
+        "progress       step     loss   90% low  90% high",
+    ]
+    for point in forecast.curve:
+        if any(abs(point.fraction - shown) < 1e-6 for shown in _SHOWN):
+            lines.append(f"{point.fraction:8.0%} {point.step:10,} {point.loss:8.4f}  {point.low90:8.4f}  {point.high90:8.4f}")
+    lines += ["", "floor profile: if the irreducible loss were", "   floor    final   belief"]
+    lines += [f"{point.floor:8.3f} {point.final:8.4f} {point.weight:8.0%}" for point in forecast.floor_profile]
+    lines += ["", "rungs"]
+    lines += [
+        f"  {use.rung}  {units.flops(use.compute)}  end {use.end:.4f}{f' (inferred, died at {use.last_fraction:.0%})' if use.inferred else ''}"
+        for use in forecast.rungs
+    ]
+    lines += [f"note: {note}" for note in forecast.notes]
+    lines.append(f"id {forecast.id}  inputs {forecast.inputs_digest[:16]}")
+    return "\n".join(lines)
+
+
+def score_text(score: Score) -> str:
+    """The score in five lines."""
+    lines = [
+        f"evaluations scored  {score.num_evals} ({score.num_outside} before the forecast starts)",
+        f"signed error        {score.signed_error:+.2%}  (positive: the forecast was too high)",
+        f"absolute error      {score.absolute_error:.2%}",
+        f"inside 90% / 50%    {score.coverage90:.0%} / {score.coverage50:.0%}, mean width of the 90% interval {score.width90:.1%}",
+        f"interval score 90%  {score.interval_score90:.4f}",
+    ]
+    if score.final_error is not None:
+        lines.append(f"final               {score.final_error:+.2%}, {'inside' if score.final_inside90 else 'outside'} the 90% interval")
+    return "\n".join(lines)
