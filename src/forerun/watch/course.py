@@ -11,6 +11,7 @@ from forerun.record.series import RunRecord
 from forerun.watch.band import band_of
 from forerun.watch.case import Case, Limit, shipped_limits
 from forerun.watch.checklist import checklist
+from forerun.watch.diagnose import diagnose
 from forerun.watch.report import Finding, Report, State
 from forerun.watch.rules import evals, finite, gradient, loss, machine, norms, plan, routing, speed, telemetry
 
@@ -73,6 +74,7 @@ def judge(
         state=overall(findings),
         findings=findings,
         checklist=checklist(findings),
+        diagnosis=diagnose(case, findings),
     )
 
 
