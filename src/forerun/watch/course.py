@@ -13,7 +13,7 @@ from forerun.watch.case import Case, Limit, shipped_limits
 from forerun.watch.checklist import checklist
 from forerun.watch.diagnose import diagnose
 from forerun.watch.report import Finding, Report, State
-from forerun.watch.rules import evals, finite, gradient, loss, machine, norms, plan, routing, speed, telemetry
+from forerun.watch.rules import alive, evals, finite, gradient, loss, machine, norms, plan, routing, speed, telemetry
 
 Rule = Callable[[Case], list[Finding]]
 
@@ -35,7 +35,7 @@ RULES: tuple[Rule, ...] = (
     plan.segments,
     machine.memory_growth,
     machine.checkpoint,
-    machine.heartbeat,
+    alive.heartbeat,
 )
 
 ESSENTIAL = ("loss_level", "telemetry")

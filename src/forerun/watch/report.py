@@ -33,6 +33,8 @@ class Finding:
     """The series judged."""
     evidence: str
     """One sentence."""
+    signals: tuple[str, ...] = ()
+    """What an alarm of this rule means to the diagnosis, beyond the rule's name."""
     false_alarm_rate: float = math.nan
     """Share of healthy replayed runs in which this rule alarms at any time; NaN when it was not measured."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from forerun.base import units
 from forerun.watch.case import Case
 from forerun.watch.report import Finding
-from forerun.watch.rules.machine import SILENT_S
+from forerun.watch.rules.alive import SILENT_S
 
 ERROR_EVENTS = ("error", "crashed", "checkpoint_failed", "startup_failed")
 NEAR_FRACTION = 0.02  # assumed: share of the steps so far within which two things happen together
@@ -42,7 +42,7 @@ def signals(case: Case, findings: Sequence[Finding], messages: Sequence[Mapping[
     seen = {BY_RULE[rule]: finding.evidence for rule, finding in alarms.items() if rule in BY_RULE}
     seen |= _loss(case, findings, alarms)
     seen |= _gradient(findings, alarms)
-    seen |= _machines(case, findings, alarms)
+    seen |= _machines(case, findings)
     seen |= _messages(case, messages)
     seen |= _lineage(case, alarms, seen)
     return seen
@@ -78,8 +78,6 @@ def _evals(case: Case, findings: Sequence[Finding], alarms: Mapping[str, Finding
         seen["eval_moved"] = shift.evidence
         if shift.value < shift.expected:
             seen["eval_moved_down"] = shift.evidence
-        if "most in" in shift.evidence and _one_domain(shift.evidence):
-            seen["eval_one_domain"] = shift.evidence.rsplit(";", 1)[1].strip()
     began = min((alarms[rule].step for rule in ("loss_shift", "loss_drift") if rule in alarms), default=0)
     if (
         not shift
@@ -107,21 +105,10 @@ def _gradient(findings: Sequence[Finding], alarms: Mapping[str, Finding]) -> dic
     return seen
 
 
-def _machines(case: Case, findings: Sequence[Finding], alarms: Mapping[str, Finding]) -> dict[str, str]:
-    seen = {}
-    memory, saved, beat = alarms.get("memory_growth"), alarms.get("checkpoint"), alarms.get("heartbeat")
-    if memory:
-        some = not memory.evidence.endswith(" 0 hosts are steady")
-        seen["memory_some_hosts" if some else "memory_all_hosts"] = memory.evidence
-        if some and case.record.events("checkpoint_saved"):
-            seen["memory_after_saves"] = "the growing hosts are part of a run that saves"
-    if saved:
-        seen["save_failed" if "failed" in saved.evidence else "save_slow" if "took" in saved.evidence else "save_overdue"] = saved.evidence
-    if beat:
-        seen["rank_silent" if "silent" in beat.evidence else "no_progress"] = beat.evidence
-    for finding in findings:
-        if finding.rule == "telemetry" and finding.state == "cannot_tell" and "old, one comes" in finding.evidence:
-            seen["record_stale"] = finding.evidence
+def _machines(case: Case, findings: Sequence[Finding]) -> dict[str, str]:
+    seen = {signal: finding.evidence for finding in findings if finding.state != "on_course" for signal in finding.signals}
+    if "memory_some_hosts" in seen and case.record.events("checkpoint_saved"):
+        seen["memory_after_saves"] = "the growing hosts are part of a run that saves"
     return seen | _uneven_ranks(case)
 
 
@@ -204,9 +191,3 @@ def _still_rising(case: Case, shift: Finding) -> bool:
     if len(tail) < 10 or shift.expected <= 0:
         return False
     return float(np.median(tail[-5:])) / shift.expected - 1 > 2 * max(shift.value / shift.expected - 1, 0.02)
-
-
-def _one_domain(evidence: str) -> bool:
-    """Whether one domain moved at least four times as much as the others."""
-    numbers = [float(number) for number in re.findall(r"([-+]?\d+\.?\d*)%", evidence.rsplit(";", 1)[1])]
-    return len(numbers) == 2 and abs(numbers[0]) > 4 * max(abs(numbers[1]), 0.05)

@@ -12,6 +12,7 @@ from forerun.watch.rules.loss import FIRST_FRACTION
 MIN_EVALS = 6  # assumed: earlier evaluations that make a line and its scatter
 LEAST_NOISE = 0.0016  # measured: relative scatter of a 535B run's macro loss about a smooth trend; smaller runs scatter as much
 IN_A_ROW = 2  # assumed: one evaluation outside is noise or its own fault; the next one decides
+ALONE = 4.0  # assumed: times the others' move that make it one domain's matter
 
 
 def eval_shift(case: Case) -> list[Finding]:
@@ -45,8 +46,11 @@ def eval_shift(case: Case) -> list[Finding]:
     rows = [row for row in range(1, len(step)) if outside[row] and outside[row] == outside[row - 1] and case.recent(int(step[row]))]
     row = rows[0] - 1 if rows else len(step) - 1
     evidence = f"held-out loss {value[row]:.4f} at step {step[row]:,}, its own course says {expected[row]:.4f}: score {score[row]:+.1f}, limit {limit.limit:.1f}"
+    meaning: tuple[str, ...] = ()
     if rows:
-        evidence += ", and again at the next evaluation" + _domain(case, int(step[row]))
+        words, alone = _domain(case, int(step[row]))
+        evidence += ", and again at the next evaluation" + words
+        meaning = ("eval_one_domain",) if alone else ()
     elif outside[-1]:
         evidence += "; one evaluation only, the next one decides"
     return [
@@ -58,6 +62,7 @@ def eval_shift(case: Case) -> list[Finding]:
             step=int(step[row]),
             metric=metric,
             evidence=evidence,
+            signals=meaning,
             false_alarm_rate=limit.false_alarm_rate,
         )
     ]
@@ -75,8 +80,8 @@ def _line(case: Case, step: np.ndarray, value: np.ndarray, at: int) -> tuple[flo
     return intercept + slope * ahead + forecast[-1], float(sd)
 
 
-def _domain(case: Case, step: int) -> str:
-    """The domain that moved most at an evaluation, as words; empty when domains are not logged."""
+def _domain(case: Case, step: int) -> tuple[str, bool]:
+    """The domain that moved most at an evaluation, as words, and whether it moved alone; empty when domains are not logged."""
     moves = {}
     for name in case.record.metrics():
         if name.startswith("eval/") and name.endswith("/loss_nats"):
@@ -84,8 +89,8 @@ def _domain(case: Case, step: int) -> str:
             row = int(np.searchsorted(series.step, step))
             if 1 <= row < len(series) and series.value[row - 1] > 0:
                 moves[name.split("/")[1]] = float(series.value[row] / series.value[row - 1] - 1)
-    if not moves:
-        return ""
+    if len(moves) < 2:
+        return "", False
     worst = max(moves, key=lambda name: abs(moves[name]))
-    others = float(np.median([abs(move) for name, move in moves.items() if name != worst] or [0.0]))
-    return f"; most in {worst} ({moves[worst]:+.1%}, the others {others:.1%})"
+    others = float(np.median([abs(move) for name, move in moves.items() if name != worst]))
+    return f"; most in {worst} ({moves[worst]:+.1%}, the others {others:.1%})", abs(moves[worst]) > ALONE * max(others, LEAST_NOISE)

@@ -1,8 +1,6 @@
-"""The machines under the run: memory per host, checkpoints, and who is still alive."""
+"""The machines under the run: memory per host and checkpoints."""
 
 from __future__ import annotations
-
-from itertools import pairwise
 
 import numpy as np
 
@@ -16,8 +14,6 @@ GROWTH = 0.1  # assumed: memory that grew by a tenth and keeps growing
 TREND = 0.8  # assumed: rank correlation of memory with time that counts as steady growth
 LATE_SAVES = 3.0  # assumed: intervals without a save
 SLOW_SAVE = 3.0  # assumed: times the usual duration of a save
-SILENT_S, SILENT_STEPS = 300.0, 20.0  # measured: a 535B run's pager warns at 300 s; slower runs get 20 of their own steps
-STALLED_S = 900.0  # measured: the same run's watchdog kills after 900 s without progress
 
 
 def memory_growth(case: Case) -> list[Finding]:
@@ -62,6 +58,7 @@ def memory_growth(case: Case) -> list[Finding]:
             step=step,
             metric="memory_gib",
             evidence=f"memory grew {factor - 1:.0%} since step {step:,} on {who}; {judged - len(growing)} hosts are steady",
+            signals=("memory_some_hosts" if judged > len(growing) else "memory_all_hosts",),
             false_alarm_rate=limit.false_alarm_rate,
         )
     ]
@@ -84,6 +81,7 @@ def checkpoint(case: Case) -> list[Finding]:
                 value=float(case.last_step - last),
                 step=failed[-1]["step"],
                 evidence=f"{len(failed)} saves failed since step {last:,}: {reason}",
+                signals=("save_failed",),
                 false_alarm_rate=0.0,
             )
         ]
@@ -93,92 +91,20 @@ def checkpoint(case: Case) -> list[Finding]:
     seconds = [float(event["seconds"]) for event in saves if "seconds" in event]
     usual = float(np.median(seconds)) if seconds else np.nan
     if age > LATE_SAVES * every:
-        evidence, off = f"the last save is {age:,} steps old, one is due every {every:,.0f}", True
+        evidence, meaning = f"the last save is {age:,} steps old, one is due every {every:,.0f}", ("save_overdue",)
     elif len(seconds) >= 4 and seconds[-1] > SLOW_SAVE * usual and seconds[-1] > usual + 10:
-        evidence, off = f"the last save took {units.duration(seconds[-1])}, usually {units.duration(usual)}", True
+        evidence, meaning = f"the last save took {units.duration(seconds[-1])}, usually {units.duration(usual)}", ("save_slow",)
     else:
-        evidence, off = f"saved at step {last:,}" + (f" in {units.duration(seconds[-1])}" if seconds else ""), False
+        evidence, meaning = f"saved at step {last:,}" + (f" in {units.duration(seconds[-1])}" if seconds else ""), ()
     return [
         Finding(
             rule="checkpoint",
-            state="off_course" if off else "on_course",
+            state="off_course" if meaning else "on_course",
             value=float(age),
             high=LATE_SAVES * every,
             step=last,
             evidence=evidence,
-            false_alarm_rate=0.0,
-        )
-    ]
-
-
-def heartbeat(case: Case) -> list[Finding]:
-    """Does every rank still report, and do steps still come? Only a live watch can tell."""
-    if case.now is None or case.finished:
-        return [
-            Finding(
-                rule="heartbeat",
-                state="on_course",
-                step=case.last_step,
-                evidence="the run has ended" if case.finished else "judged afterwards",
-            )
-        ]
-    beats: dict[str, tuple[float, str]] = {}
-    for event in case.record.events("heartbeat"):
-        beats[f"rank {event.get('rank', 0)}"] = (float(event["time"]), str(event.get("phase", "")))
-    allowed = max(SILENT_S, SILENT_STEPS * _step_time(case.loss))
-    silent = {rank: (case.now - when, phase) for rank, (when, phase) in beats.items() if case.now - when > allowed}
-    progress = (
-        case.now - float(np.nanmax(case.loss.time, initial=-np.inf)) if len(case.loss) and np.isfinite(case.loss.time).any() else np.nan
-    )
-    if silent and len(silent) < len(beats):
-        rank = max(silent, key=lambda name: silent[name][0])
-        age, phase = silent[rank]
-        return [
-            Finding(
-                rule="heartbeat",
-                state="off_course",
-                value=age,
-                high=allowed,
-                step=case.last_step,
-                evidence=f"{len(silent)} of {len(beats)} ranks are silent; {rank} for {units.duration(age)}"
-                + (f" in {phase}" if phase else ""),
-                false_alarm_rate=0.0,
-            )
-        ]
-    if beats and not silent and progress > max(STALLED_S, SILENT_STEPS * _step_time(case.loss)):
-        phases = sorted({phase for _, phase in beats.values() if phase})
-        return [
-            Finding(
-                rule="heartbeat",
-                state="off_course",
-                value=progress,
-                high=STALLED_S,
-                step=case.last_step,
-                evidence=f"no step for {units.duration(progress)} while all ranks report" + (f", in {', '.join(phases)}" if phases else ""),
-                false_alarm_rate=0.0,
-            )
-        ]
-    if not beats or silent:
-        late = np.isnan(progress) or progress > allowed
-        words = "no rank reports" if silent else "ranks do not report"
-        return [
-            Finding(
-                rule="heartbeat",
-                state="cannot_tell" if late else "on_course",
-                value=progress,
-                high=allowed,
-                step=case.last_step,
-                evidence=f"{words}; the last step is {units.duration(progress)} old" if np.isfinite(progress) else words,
-            )
-        ]
-    return [
-        Finding(
-            rule="heartbeat",
-            state="on_course",
-            value=progress,
-            high=allowed,
-            step=case.last_step,
-            evidence=f"{len(beats)} ranks report",
+            signals=meaning,
             false_alarm_rate=0.0,
         )
     ]
@@ -188,9 +114,3 @@ def _hosts(case: Case) -> dict[str, Series]:
     """Memory per host: one writer each, or qualified names in one record."""
     hosts = {f"writer {number}": series for number, series in case.record.by_writer("memory_gib").items()}
     return hosts | {name.split("/", 1)[1]: case.record.series(name) for name in past.qualified(case, "memory_gib")}
-
-
-def _step_time(series: Series) -> float:
-    """Median seconds between logged rows."""
-    times = series.time[np.isfinite(series.time)][-200:]
-    return float(np.median([later - earlier for earlier, later in pairwise(times)])) if len(times) > 1 else 0.0
