@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from forerun.kernels.attention import attention
 from forerun.model.config import ModelConfig
 from forerun.model.norms import Params, rms_norm
 from forerun.model.packing import Packing, short_conv
 
 OWN_VALUE_EPS = 1e-6  # derived: the original's guard against zero values (reference model-and-training 1.2, step 6)
-MASKED = -1e30  # assumed: far below any score, finite so that no row can become NaN
 
 
 def attend(
@@ -41,30 +41,27 @@ def attend(
     if config.qk_norm:
         query, key = rms_norm(query, None, config.norm_eps), rms_norm(key, None, config.norm_eps)
     query, key = (_rotated(heads, packing, config, is_global) for heads in (query, key))
-    mask = _mask(packing, is_global)
-    out = _attention(query * (config.qk_mult / math.sqrt(config.d_head)), key, value, mask)
+    query = query * (config.qk_mult / math.sqrt(config.d_head))
+    query = query.reshape(batch, seq_len, num_kv, -1, config.d_head).transpose(0, 2, 3, 1, 4)
+    key, value = key.swapaxes(1, 2), value.swapaxes(1, 2)
+    out = attention(
+        query,
+        key,
+        value,
+        _mask(packing, is_global),
+        span=seq_len if is_global is not False or not config.window else min(config.window, seq_len),
+        score_bound=config.qk_mult * math.sqrt(config.d_head) if config.qk_norm else math.inf,
+    )
     if config.exclusive_attention:
-        out = _without_own_value(out, value[:, :, :, None])
-    out = out.reshape(batch, seq_len, config.num_heads, config.d_head)
+        out = _without_own_value(out, value[:, :, None])
+    out = out.transpose(0, 3, 1, 2, 4).reshape(batch, seq_len, config.num_heads, config.d_head)
     if config.head_gate:
         out = out * (2 * jax.nn.sigmoid(x @ params["head_gate"].astype(x.dtype)))[..., None]
     out = out.reshape(batch, seq_len, -1) @ params["w_o"].astype(x.dtype)
     return short_conv(out, params["conv_output"], packing.same_document) if config.short_conv_taps else out
 
 
-def _attention(
-    query: Float[Array, "B S H d"], key: Float[Array, "B S V d"], value: Float[Array, "B S V d"], mask: Bool[Array, "B S S"]
-) -> Float[Array, "B S V G d"]:
-    """Softmax attention as batched matrix products; scores and weights in float32."""
-    batch, seq_len, num_heads, d_head = query.shape
-    num_kv = key.shape[2]
-    query = query.reshape(batch, seq_len, num_kv, num_heads // num_kv, d_head)
-    scores = jnp.einsum("bqvgd,bkvd->bvgqk", query, key, preferred_element_type=jnp.float32)
-    weights = jax.nn.softmax(jnp.where(mask[:, None, None], scores, MASKED), -1).astype(value.dtype)
-    return jnp.einsum("bvgqk,bkvd->bqvgd", weights, value)
-
-
-def _without_own_value(out: Float[Array, "B S V G d"], value: Float[Array, "B S V 1 d"]) -> Float[Array, "B S V G d"]:
+def _without_own_value(out: Float[Array, "B V G S d"], value: Float[Array, "B V 1 S d"]) -> Float[Array, "B V G S d"]:
     """Take out of each head's output its projection on the token's own value, so attention brings only what is elsewhere."""
     wide, own = out.astype(jnp.float32), value.astype(jnp.float32)
     share = (wide * own).sum(-1, keepdims=True) / ((own * own).sum(-1, keepdims=True) + OWN_VALUE_EPS)
