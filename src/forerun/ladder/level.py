@@ -16,11 +16,11 @@ import numpy as np
 EXPONENT_CENTRE = (
     0.13  # assumed: between the 0.09 of pinned-floor MoE ladders and the 0.154-0.178 of the Chinchilla fits (2203.15556, 2404.10102)
 )
-EXPONENT_SPREAD = 0.35  # assumed: of ln(exponent); the range above spans +-1 of it
+EXPONENT_SPREAD = 0.3  # derived: of ln(exponent); rung backtests, design note 0050
 EXPONENT_FREEDOM = 5.0  # assumed: Student t, so that data far from language models can overrule the centre
-NOISE_CENTRE = 0.0012  # assumed: relative misfit of one rung's end; OLMo seed repeats give 0.00015-0.0003, form misfit more
+NOISE_CENTRE = 0.003  # derived: relative misfit of one end; rung backtests, design note 0050
 NOISE_SPREAD = 0.9  # assumed: of ln(noise)
-MISFIT_REACH = 3.0  # derived: backtests on rungs; misfit sd grows as sqrt(1 + (distance / reach)^2) below the top rung
+MISFIT_REACH = 2.0  # derived: backtests on rungs; misfit sd grows as sqrt(1 + (distance / reach)^2) below the top rung
 DRIFT_REACH = 1.0  # derived: backtests on rungs; variance of the unseen drift beyond the top rung grows linearly with this length
 
 _EXPONENTS = np.geomspace(0.01, 1.2, 90)
