@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -142,7 +142,7 @@ class StoreWriter:
     def _run(self, partition: int) -> Path:
         return self.work / "runs" / f"{partition:06d}"
 
-    def _cell(self, documents: pa.Table, spills: list[np.ndarray | None]) -> Cell:
+    def _cell(self, documents: pa.Table, spills: Sequence[np.ndarray | None]) -> Cell:
         """Write one cell's shards, or take them over when its ledger says they are whole."""
         first = {name: documents[name][0].as_py() for name in ("domain", "quality", "held_out")}
         name = first["domain"] if first["held_out"] else f"{first['domain']}/q{first['quality']}"
@@ -168,7 +168,7 @@ class StoreWriter:
         write_json(ledger, cell)
         return cell
 
-    def _shard(self, documents: pa.Table, path: str, spills: list[np.ndarray | None]) -> Shard:
+    def _shard(self, documents: pa.Table, path: str, spills: Sequence[np.ndarray | None]) -> Shard:
         out = self.work / "store" / path
         lengths = np.asarray(documents["num_tokens"])
         ends = np.cumsum(lengths + 1)

@@ -44,7 +44,7 @@ class TokeniseConfig:
 
 def train_tokenizer(texts: Iterable[str], config: TokeniseConfig) -> str:
     """A byte-level BPE as Hugging Face tokenizers JSON; id 0 ends a document, every byte sequence can be encoded."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: PLC0415
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -104,10 +104,10 @@ class Encoder:
         return self._encode_reference(column)
 
     def _encode_fast(self, column: pa.LargeStringArray) -> pa.LargeListArray:
-        import awkward as ak  # noqa: PLC0415  (0.5 s; only encoding needs it)
+        import awkward as ak
 
         if self._fast is None or self._encoded_bytes > CACHE_BYTES:
-            from gigatoken import Tokenizer  # noqa: PLC0415
+            from gigatoken import Tokenizer
 
             self._fast, self._encoded_bytes = Tokenizer.from_json(self._plain), 0
         self._encoded_bytes += column.nbytes
@@ -119,7 +119,7 @@ class Encoder:
         return pa.LargeListArray.from_arrays(pa.array(np.asarray(encoded.offsets.data)), pa.array(ids))
 
     def _encode_reference(self, column: pa.LargeStringArray) -> pa.LargeListArray:
-        from tokenizers import Tokenizer  # noqa: PLC0415
+        from tokenizers import Tokenizer
 
         if self._reference is None:
             self._reference = Tokenizer.from_str(self._plain)

@@ -33,7 +33,7 @@ class StaticEncoder:
     """
 
     def __init__(self, vectors: np.ndarray, tokenizer_json: str, identity: str) -> None:
-        from tokenizers import Tokenizer  # noqa: PLC0415
+        from tokenizers import Tokenizer
 
         self.identity = identity
         self.num_dimensions = vectors.shape[1]
@@ -61,7 +61,8 @@ class StaticEncoder:
     def _learn(self, words: list[bytes], spaced: np.ndarray) -> None:
         """Tokenise the new words and append their token ids to the cache."""
         texts = [
-            (SPACE_MARK if after_space else "") + word.decode("utf-8", "replace") for word, after_space in zip(words, spaced.tolist())
+            (SPACE_MARK if after_space else "") + word.decode("utf-8", "replace").replace(" ", SPACE_MARK)
+            for word, after_space in zip(words, spaced.tolist())
         ]
         encoded = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
         lengths = np.array([len(ids) for ids in encoded], np.int64)
@@ -77,7 +78,7 @@ class StaticEncoder:
 
 def wordllama_encoder() -> StaticEncoder:
     """The table and tokenizer inside the wordllama package. Raises: ConfigError when the package is missing or differs."""
-    from safetensors.numpy import load_file  # noqa: PLC0415
+    from safetensors.numpy import load_file
 
     try:
         folder = Path(str(importlib.resources.files("wordllama")))

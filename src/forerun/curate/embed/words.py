@@ -1,7 +1,8 @@
 """Text as numbered words, over Arrow's string buffers: split, hash and count without making a Python string.
 
-A word is a run of letters (up to 24 bytes), one digit, a run of one punctuation mark, one newline, or one character of a
-script written without spaces (any character of three or four UTF-8 bytes). Words remember whether a space came before.
+A word is a run of letters (up to 40 bytes), one digit, a run of punctuation (up to 8), one newline, or one character of a
+script written without spaces (any character of three or four UTF-8 bytes). Words remember whether a space came before;
+further spaces, such as indentation, are a word of their own.
 """
 
 # U words of a call in text order, V distinct words seen so far
@@ -13,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-LONGEST_WORD = 24  # assumed: longer runs of letters are encoded data; cutting them keeps the word cache bounded
-LONGEST_RUN = 8  # assumed: rules such as ======== mean the same from eight marks on
+LONGEST_WORD = 40  # assumed: longer runs of letters are encoded data; cutting them keeps the word cache bounded
+LONGEST_RUN = 8  # assumed: longer rules of marks repeat the word
+LONGEST_SPACE = 32  # assumed: deeper indentation repeats the word
 SPACE, LETTER, DIGIT, MARK, NEWLINE, WIDE, INNER = range(7)
 
 
@@ -69,23 +71,28 @@ def split(data, offsets, classes, fold):
         spaced = True
         while at < end:
             kind = classes[data[at]]
+            stop = at + 1
             if kind == SPACE:
                 spaced = True
-                at += 1
-                continue
-            stop = at + 1
-            if kind == LETTER:
+                while stop < end and stop - at < LONGEST_SPACE and classes[data[stop]] == SPACE:
+                    stop += 1
+                if fold or stop == at + 1:
+                    at = stop
+                    continue
+                stop -= 1  # the last space belongs to the next word
+            elif kind == LETTER:
                 while stop < end and stop - at < LONGEST_WORD and (classes[data[stop]] == LETTER or classes[data[stop]] == INNER):
                     stop += 1
                 while stop < end and classes[data[stop]] == INNER:
                     stop += 1
-            elif kind == WIDE or kind == INNER:
+            elif kind in (WIDE, INNER):
                 while stop < end and classes[data[stop]] == INNER:
                     stop += 1
             elif kind == MARK:
-                while stop < end and data[stop] == data[at] and stop - at < LONGEST_RUN:
+                while stop < end and classes[data[stop]] == MARK and stop - at < LONGEST_RUN:
                     stop += 1
-            value = np.uint64(0xCBF29CE484222325) ^ np.uint64(1 if spaced and not fold else 0)
+            marked = spaced and not fold and kind != SPACE
+            value = np.uint64(0xCBF29CE484222325) ^ np.uint64(1 if marked else 0)
             for index in range(at, stop):
                 byte = data[index]
                 if fold and 65 <= byte <= 90:
@@ -95,10 +102,13 @@ def split(data, offsets, classes, fold):
                 room *= 2
                 hashes, starts, lengths = _grown(hashes, room), _grown(starts, room), _grown(lengths, room)
             hashes[count], starts[count] = mix(value), at
-            lengths[count] = -(stop - at) if spaced and not fold else stop - at
+            lengths[count] = -(stop - at) if marked else stop - at
             count += 1
-            spaced = False
             at = stop
+            if kind == SPACE:
+                at += 1
+            else:
+                spaced = False
         first[document + 1] = count
     return hashes[:count], starts[:count], lengths[:count], first
 
@@ -162,7 +172,5 @@ class WordTable:
         hashes, starts, lengths, first = split(data, offsets, CLASSES, self.fold)
         ids, fresh, self._keys, self._values = intern(hashes, self._keys, self._values, self.num_words)
         self.num_words += len(fresh)
-        words = [
-            data[start : start + abs(length)].tobytes() for start, length in zip(starts[fresh].tolist(), lengths[fresh].tolist())
-        ]
+        words = [data[start : start + abs(length)].tobytes() for start, length in zip(starts[fresh].tolist(), lengths[fresh].tolist())]
         return ids, first, words, lengths[fresh] < 0

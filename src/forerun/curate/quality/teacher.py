@@ -1,0 +1,180 @@
+"""Labels from any OpenAI-compatible chat endpoint: one document a request, resumable, whole or not at all.
+
+The label is the expectation over the digits 1-5 under the answer's log-probabilities: small models say the same digit to everything
+while their probabilities rank sensibly. A server without log-probabilities is read by its answer.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from forerun.base.errors import ConfigError, SourceError
+from forerun.base.progress import Progress
+
+RUBRIC_VERSION = 2
+RUBRIC = """You grade documents for pretraining language models. Grade the document as an example of its own type ({kind}), never by its subject.
+1 broken or worthless; 2 poor; 3 ordinary; 4 good; 5 among the best of its type. 5 is not perfection; every type's best work reaches it.
+The excerpt is cut: marks like [...] are cuts, not damage. Answer with one digit."""
+CHUNK = 50  # assumed: labels between checks of the success rate; a dead server is noticed after this many
+LEAST_SUCCESS = 0.5  # source: Marin aborts when under half of a chunk succeeds
+DIGITS = "12345"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointConfig:
+    """Where the teacher is and how patiently it is asked."""
+
+    url: str
+    """Base address, such as `http://127.0.0.1:8000/v1`."""
+    model: str
+    """Name the server knows it by."""
+    api_key_variable: str = "OPENAI_API_KEY"
+    """Environment variable that holds the key; unset sends none. Keys are never written anywhere."""
+    concurrency: int = 4
+    """Requests in flight."""
+    excerpt_chars: int = 10_500
+    """Characters of a document shown; longer ones are shown as beginning, middle and end."""
+    timeout_s: float = 120.0
+    """Longest wait for one answer."""
+    max_retries: int = 5
+    """Further tries after a busy or failing server, with doubled pauses."""
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise ConfigError(
+                f"quality.teacher.url must begin with http:// or https://, got {self.url!r}", hint="give the full base address"
+            )
+
+
+def endpoint_labels(
+    ids: Sequence[str], texts: Sequence[str], kinds: Sequence[str], config: EndpointConfig, progress_file: Path
+) -> np.ndarray:
+    """A label in 1..5 for every document, float32.
+
+    Labels already in `progress_file` are not asked again. Raises: SourceError when the server is away, when less than half of a
+    chunk succeeds, or when any document is left without a label: a partial set would be biased to the easy ones (incident D17).
+    """
+    import httpx  # noqa: F401  (fails here, before work starts, when it is missing)
+
+    done = _read(progress_file)
+    waiting = [index for index, document in enumerate(ids) if document not in done]
+    progress_file.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        progress_file.open("a", encoding="utf-8") as log,
+        Progress("teacher", len(ids), "documents", done=len(ids) - len(waiting)) as progress,
+        ThreadPoolExecutor(config.concurrency) as pool,
+    ):
+        for start in range(0, len(waiting), CHUNK):
+            chunk = waiting[start : start + CHUNK]
+            answers = list(pool.map(lambda index: _ask(texts[index], kinds[index], config), chunk))
+            failures = [answer for answer in answers if isinstance(answer, str)]
+            for index, answer in zip(chunk, answers):
+                if not isinstance(answer, str):
+                    done[ids[index]] = answer
+                    log.write(json.dumps({"id": ids[index], "label": answer, "rubric": RUBRIC_VERSION}) + "\n")
+            log.flush()
+            progress.advance(len(chunk) - len(failures))
+            if len(failures) > (1 - LEAST_SUCCESS) * len(chunk):
+                raise SourceError(
+                    f"the teacher at {config.url} failed on {len(failures)} of {len(chunk)} documents: {failures[0]}",
+                    hint="mend the server and run again: labels given so far are kept",
+                )
+    missing = [document for document in ids if document not in done]
+    if missing:
+        raise SourceError(
+            f"the teacher left {len(missing)} of {len(ids)} documents without a label, such as {missing[0]}",
+            hint="run again to ask for them; a partial set is never used",
+        )
+    return np.array([done[document] for document in ids], np.float32)
+
+
+def excerpt(text: str, limit: int) -> str:
+    """The whole text, or its beginning, middle and end with the cuts marked."""
+    if len(text) <= limit:
+        return text
+    part = limit // 3
+    middle = (len(text) - part) // 2
+    return f"{text[:part]}\n[... cut ...]\n{text[middle : middle + part]}\n[... cut ...]\n{text[-part:]}"
+
+
+def label_of(choice: dict[str, Any]) -> float | None:
+    """The label in an answer: expectation over digits, else the last digit after any thinking, else nothing."""
+    content = (choice.get("logprobs") or {}).get("content") or []
+    for position in content:
+        weights = {
+            entry["token"].strip(): math.exp(entry["logprob"])
+            for entry in position.get("top_logprobs", [])
+            if entry["token"].strip() in DIGITS and entry["token"].strip()
+        }
+        if weights:
+            return sum(int(digit) * weight for digit, weight in weights.items()) / sum(weights.values())
+    answer = (choice.get("message", {}).get("content") or "").rsplit("</think>", 1)[-1]
+    digits = re.findall(r"\b[1-5]\b", answer)
+    return float(digits[-1]) if digits else None
+
+
+def _ask(text: str, kind: str, config: EndpointConfig) -> float | str:
+    """The label, or why there is none."""
+    import httpx
+
+    limit, reason = config.excerpt_chars, "no answer"
+    key = os.environ.get(config.api_key_variable)
+    for attempt in range(config.max_retries + 1):
+        body = {
+            "model": config.model,
+            "messages": [
+                {"role": "system", "content": RUBRIC.format(kind=kind)},
+                {"role": "user", "content": f'Document:\n"""\n{excerpt(text, limit)}\n"""\n\nOne digit from 1 to 5:'},
+            ],
+            "max_tokens": 1 if attempt == 0 else 4096,  # a thinking model gets room on the second try
+            "temperature": 0,
+            "logprobs": True,
+            "top_logprobs": 12,
+        }
+        try:
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            response = httpx.post(f"{config.url.rstrip('/')}/chat/completions", json=body, headers=headers, timeout=config.timeout_s)
+        except httpx.HTTPError as error:
+            reason = type(error).__name__
+            time.sleep(min(0.2 * 2**attempt, 10))
+            continue
+        if response.status_code in (400, 413):  # too long for this server's context: show less rather than lose the longest documents
+            reason, limit = f"status {response.status_code}: {response.text[:80]}", limit // 2
+            continue
+        if response.status_code == 429 or response.status_code >= 500:
+            reason = f"status {response.status_code}"
+            time.sleep(min(0.2 * 2**attempt, 10))
+            continue
+        if response.status_code != 200:
+            return f"status {response.status_code}: {response.text[:80]}"
+        label = label_of(response.json()["choices"][0])
+        if label is not None:
+            return label
+        reason = "the answer holds no digit from 1 to 5"
+    return reason
+
+
+def _read(path: Path) -> dict[str, float]:
+    """Labels of an earlier run; a line cut off by a kill, or of another rubric, is asked again."""
+    if not path.exists():
+        return {}
+    labels = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if entry.get("rubric") == RUBRIC_VERSION:
+            labels[entry["id"]] = float(entry["label"])
+    return labels
