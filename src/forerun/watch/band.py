@@ -41,13 +41,18 @@ class Band:
 
     def expected(self, step: np.ndarray) -> np.ndarray:
         """Forecast loss in nats; NaN where the forecast says nothing."""
-        return np.exp(np.interp(_log(step), self.log_step, self.log_loss, left=np.nan, right=np.nan))
+        inside = (_log(step) >= self.log_step[0] - 1e-9) & (_log(step) <= self.log_step[-1] + 1e-9)
+        return np.where(inside, np.exp(self.through(step)), np.nan)
+
+    def through(self, step: np.ndarray) -> np.ndarray:
+        """Log forecast loss, smooth between curve points (straight pieces would bend the residual) and flat outside them."""
+        return _smooth(_log(step), self.log_step, self.log_loss)
 
     def sd(self, step: np.ndarray, side: np.ndarray, segments: Sequence[Segment] = ()) -> np.ndarray:
         """Relative standard deviation at `step`, above (`side` > 0) or below the forecast, declared changes included."""
         stated = np.where(side > 0, np.interp(_log(step), self.log_step, self.sd_high), np.interp(_log(step), self.log_step, self.sd_low))
         trusted = BIAS_SD_AT_TENTH * (0.1 / np.maximum(step / self.num_steps, 1e-6)) ** BIAS_EXPONENT
-        variance = np.maximum(stated, trusted) ** 2
+        variance = stated**2 + trusted**2
         for segment in segments:
             if segment.changed:
                 variance = variance + np.where(step >= segment.first_step, CHANGE_SD.get(segment.kind, OTHER_CHANGE_SD) ** 2, 0.0)
@@ -83,6 +88,19 @@ def band_of(forecast: dict[str, Any], *, where: str = "forecast") -> Band:
         num_steps=int(step[-1]),
         metric=str(forecast.get("metric", "eval/macro_loss_nats")),
     )
+
+
+def _smooth(x: np.ndarray, knots: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Monotone cubic interpolation. Source: Fritsch and Butland 1984, harmonic means of neighbouring slopes."""
+    width, slope = np.diff(knots), np.diff(values) / np.diff(knots)
+    same = slope[1:] * slope[:-1] > 0
+    harmonic = np.where(same, 2 * slope[1:] * slope[:-1] / np.where(same, slope[1:] + slope[:-1], 1.0), 0.0)
+    tangent = np.concatenate([slope[:1], harmonic, slope[-1:]])
+    x = np.clip(x, knots[0], knots[-1])
+    piece = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
+    t, h = (x - knots[piece]) / width[piece], width[piece]
+    left = (1 + 2 * t) * (1 - t) ** 2 * values[piece] + t * (1 - t) ** 2 * h * tangent[piece]
+    return left + t**2 * (3 - 2 * t) * values[piece + 1] + t**2 * (t - 1) * h * tangent[piece + 1]
 
 
 def _log(step: np.ndarray) -> np.ndarray:

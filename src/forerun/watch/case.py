@@ -18,7 +18,7 @@ from forerun.watch.band import Band
 
 LOSS = "loss_nats"
 EVAL_LOSS = "eval/macro_loss_nats"
-MEMORY_FRACTION = 0.1  # assumed: an alarm that is over stays in the verdict for this share of the steps seen so far
+MEMORY_FRACTION = 0.15  # assumed: share of the run for which an alarm that is over stays in the verdict; three evaluations at 5%
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,12 @@ class Case:
 
     def recent(self, step: int) -> bool:
         """Whether what happened at `step` still counts for the verdict."""
-        return step >= self.last_step * (1 - MEMORY_FRACTION)
+        return step >= self.recent_from
+
+    @cached_property
+    def recent_from(self) -> float:
+        """First step that still counts for the verdict."""
+        return self.last_step - MEMORY_FRACTION * (self.num_steps or self.last_step)
 
 
 def finite(series: Series) -> Series:

@@ -19,6 +19,9 @@ MIN_ROWS = 60  # assumed: a line and its noise from fewer rows are not worth an 
 BLOCK = 50  # derived: rows that share a baseline; half the fast memory
 CLIP = 5.0  # assumed: one wild row moves an average by no more than a 5-sigma row
 FAST, SLOW = 0.02, 0.002  # measured: docs/design/0071; +1% at 1.2% noise is found in about 40 rows by the one, a 2% drift by the other
+MODEL_SD = (
+    5e-4  # measured: a healthy residual bends about a straight line by this much (docs/design/0071); smaller departures are the model's
+)
 TILE = 64  # derived: rows a matrix product averages at once
 NUM_LAGS = 10  # assumed: rows over which noise may be correlated
 
@@ -72,7 +75,7 @@ def standardised(value: np.ndarray, baseline: Baseline) -> np.ndarray:
 def ewma_score(distance: np.ndarray, baseline: Baseline, weight: float) -> np.ndarray:
     """Exponentially weighted mean of the clipped distances over its own standard deviation, two-sided with sign."""
     mean = ewma(np.clip(distance, -CLIP, CLIP), weight)
-    variance = weight / (2 - weight) * baseline.inflation + baseline.line_sd**2
+    variance = weight / (2 - weight) * baseline.inflation + baseline.line_sd**2 + (MODEL_SD / baseline.scale) ** 2
     return np.nan_to_num(mean / np.sqrt(variance), nan=0.0)
 
 

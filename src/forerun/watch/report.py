@@ -27,6 +27,8 @@ class Finding:
     """Below this the rule alarms; NaN when it has no lower limit."""
     high: float = math.nan
     """Above this the rule alarms; NaN when it has no upper limit."""
+    score: float = math.nan
+    """How far the value went towards the limit; over 1 alarms. NaN where the rule is yes or no."""
     step: int = -1
     """Where the value was seen, or where the alarm began; -1 before the first row."""
     metric: str = ""

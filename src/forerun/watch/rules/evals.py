@@ -44,6 +44,8 @@ def eval_shift(case: Case) -> list[Finding]:
     limit = case.limits["eval_shift"]
     outside = np.where(np.abs(score) > limit.limit, np.sign(score), 0)
     rows = [row for row in range(1, len(step)) if outside[row] and outside[row] == outside[row - 1] and case.recent(int(step[row]))]
+    late_rows = [row for row in range(1, len(step)) if case.recent(int(step[row])) and score[row] * score[row - 1] > 0]
+    highest = max((float(np.abs(score[row - 1 : row + 1]).min()) for row in late_rows), default=0.0)
     row = rows[0] - 1 if rows else len(step) - 1
     evidence = f"held-out loss {value[row]:.4f} at step {step[row]:,}, its own course says {expected[row]:.4f}: score {score[row]:+.1f}, limit {limit.limit:.1f}"
     meaning: tuple[str, ...] = ()
@@ -59,6 +61,7 @@ def eval_shift(case: Case) -> list[Finding]:
             state="off_course" if rows else "on_course",
             value=float(value[row]),
             expected=float(expected[row]),
+            score=highest / limit.limit,
             step=int(step[row]),
             metric=metric,
             evidence=evidence,
@@ -71,7 +74,7 @@ def eval_shift(case: Case) -> list[Finding]:
 def _line(case: Case, step: np.ndarray, value: np.ndarray, at: int) -> tuple[float, float]:
     """Extrapolate the log loss (its distance to the forecast, where there is one) in log step; value and its sd at `at`."""
     where = np.append(step, at).astype(float)
-    forecast = np.interp(np.log(where), case.band.log_step, case.band.log_loss) if case.band else np.zeros(len(where))
+    forecast = case.band.through(where) if case.band else np.zeros(len(where))
     x, y = np.log(where[:-1]), np.log(value) - forecast[:-1]
     intercept, slope, noise = detect.line(x, y)
     noise = max(noise, LEAST_NOISE)

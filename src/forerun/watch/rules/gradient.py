@@ -30,15 +30,17 @@ def grad_spike(case: Case) -> list[Finding]:
         score = detect.three_in_a_row(detect.standardised(value, baseline))
         limit = case.limits["grad_spike"]
         alarms = np.flatnonzero(score > limit.limit)
-        current = [row for row in alarms if case.recent(int(step[row]))]
-        row = current[0] if current else len(step) - 1
-        words = f"jumped at step {step[row]:,}" if current else f"largest score {max(score.max(), 0):.1f}, limit {limit.limit:.1f}"
+        current = alarms[step[alarms] >= case.recent_from]
+        row = current[0] if len(current) else len(step) - 1
+        highest = max(float(score[step >= case.recent_from].max(initial=0.0)), 0.0)
+        words = f"jumped at step {step[row]:,}" if len(current) else f"largest score of late {highest:.1f}, limit {limit.limit:.1f}"
         found.append(
             Finding(
                 rule="grad_spike",
-                state="off_course" if current else "on_course",
+                state="off_course" if len(current) else "on_course",
                 value=float(np.exp(value[row])),
                 expected=float(np.exp(baseline.expected[row])),
+                score=highest / limit.limit,
                 step=int(step[row]),
                 metric=metric,
                 evidence=f"{metric} {words}",
@@ -78,6 +80,7 @@ def grad_shape(case: Case) -> list[Finding]:
             expected=float(np.exp((low[-1] + high[-1]) / 2)),
             low=float(np.exp(low[-1] - SHAPE_MARGIN)),
             high=float(np.exp(high[-1] + SHAPE_MARGIN)),
+            score=float((np.maximum(growth - high, low - growth) / SHAPE_MARGIN)[-IN_A_ROW:].min()),
             step=case.last_step,
             metric="grad_norm",
             evidence=f"gradient norm is {np.exp(growth[-1]):.2f} times its value at {LOOK_BACK:.0%} of the steps so far; rungs there: {np.exp(low[-1]):.2f} to {np.exp(high[-1]):.2f}",
@@ -128,6 +131,7 @@ def _group_finding(case: Case, rule: str, metric: str, words: str) -> Finding:
         state="off_course" if off else "on_course",
         value=value,
         expected=1.0,
+        score=float(sustained[worst] / limit.limit),
         high=float(np.exp(limit.limit * max(usual[worst], 0.04))),
         step=case.last_step,
         metric=name,

@@ -39,6 +39,7 @@ def loss_level(case: Case) -> list[Finding]:
     outside = np.abs(residual) > limit.limit * sd
     needed = min(NUM_IN_A_ROW, len(step))
     off = bool(outside[-needed:].all()) and len(step) >= 2
+    score = float((np.abs(residual) / (limit.limit * sd))[-needed:].min())
     began = int(step[_start_of_run(outside)]) if off else int(step[-1])
     side = np.array([1.0, -1.0])
     at_end = case.band.sd(np.repeat(step[-1], 2).astype(float), side, case.changes)
@@ -55,6 +56,7 @@ def loss_level(case: Case) -> list[Finding]:
             expected=float(expected[-1]),
             low=float(low),
             high=float(high),
+            score=score,
             step=began,
             metric=case.band.metric,
             evidence=evidence,
@@ -104,27 +106,29 @@ def _forecast_through(case: Case, step: np.ndarray) -> np.ndarray:
     """Log forecast at each step, flat outside its range; zeros without one: the baseline then follows the loss itself."""
     if case.band is None:
         return np.zeros(len(step))
-    return np.interp(np.log(step), case.band.log_step, case.band.log_loss)
+    return case.band.through(step)
 
 
 def _course_finding(case: Case, name: str, series: Series, score: np.ndarray, expected: np.ndarray) -> Finding:
     limit = case.limits[name]
     alarms = np.flatnonzero(np.abs(score) > limit.limit)
-    current = [index for index in alarms if case.recent(int(series.step[index]))]
-    row = current[0] if current else len(series) - 1
+    current = alarms[series.step[alarms] >= case.recent_from]
+    row = current[0] if len(current) else len(series) - 1
+    recent = np.abs(score[series.step >= case.recent_from])
     words = {"loss_shift": "shifted", "loss_drift": "drifted", "loss_spike": "spiked"}[name]
-    if current:
+    if len(current):
         size = float(np.log(series.value[row] / expected[row]))
         evidence = f"train loss {words} {'up' if score[row] > 0 else 'down'} at step {series.step[row]:,}: {series.value[row]:.4f} where {expected[row]:.4f} was expected ({size:+.1%}), score {abs(score[row]):.1f} over limit {limit.limit:.1f}"
     elif len(alarms):
         evidence = f"train loss {words} at step {series.step[alarms[0]]:,}, over since step {series.step[alarms[-1]]:,}; no score over {limit.limit:.1f} since"
     else:
-        evidence = f"largest score {np.abs(score).max():.1f}, limit {limit.limit:.1f}"
+        evidence = f"largest score of late {recent.max():.1f}, limit {limit.limit:.1f}"
     return Finding(
         rule=name,
-        state="off_course" if current else "on_course",
+        state="off_course" if len(current) else "on_course",
         value=float(series.value[row]),
         expected=float(expected[row]),
+        score=float(recent.max() / limit.limit),
         step=int(series.step[row]),
         metric="loss_nats",
         evidence=evidence,

@@ -10,9 +10,9 @@ from forerun.watch.case import Case, finite
 from forerun.watch.report import Finding
 from forerun.watch.rules import past
 
-GROWTH = 0.1  # assumed: memory that grew by a tenth and keeps growing
+GROWTH = 0.05  # assumed: memory that grew by a twentieth over the last third of the rows and keeps growing
 TREND = 0.8  # assumed: rank correlation of memory with time that counts as steady growth
-LATE_SAVES = 3.0  # assumed: intervals without a save
+LATE_SAVES = 2.0  # assumed: intervals without a save
 SLOW_SAVE = 3.0  # assumed: times the usual duration of a save
 
 
@@ -21,7 +21,7 @@ def memory_growth(case: Case) -> list[Finding]:
     growing, judged = [], 0
     for host, logged in _hosts(case).items():
         series = finite(logged)
-        late = series.step >= past.WARM_FRACTION * case.num_steps
+        late = (series.step >= past.WARM_FRACTION * case.num_steps) & (np.arange(len(series)) >= len(series) * 2 // 3)
         value, step = series.value[late], series.step[late]
         if len(value) < past.MIN_PAST:
             continue

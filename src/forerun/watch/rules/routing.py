@@ -70,6 +70,7 @@ def _judged(case: Case, level: Level) -> Finding:
         expected=expected,
         low=low,
         high=high,
+        score=(now.usual - now.now if level.falls else now.now - now.usual) / (expected - low if level.falls else high - expected),
         step=now.step,
         metric=level.metric,
         evidence=evidence,

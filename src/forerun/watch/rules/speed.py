@@ -31,6 +31,7 @@ def speed(case: Case) -> list[Finding]:
                 expected=now.usual,
                 low=low,
                 high=high,
+                score=(now.usual - now.now if falls else now.now - now.usual) / room,
                 step=now.step,
                 metric=metric,
                 evidence=f"{metric} is {now.now:.4g}, usually {now.usual:.4g}: median of {past.NOW_ROWS} steps without evaluation or saving",
