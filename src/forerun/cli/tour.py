@@ -22,6 +22,7 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("data", "data", "2. Curate data", "look inside a store: verify, explain a document, remove one"),
     Entry("ladder", "ladder", "3. Predict", "small runs of the same recipe that predict the big one"),
     Entry("forecast", "forecast", "3. Predict", "the big run's whole loss curve, with intervals; score a forecast afterwards"),
+    Entry("bench", "bench", "3. Predict", "the public benchmark: how far off forecasts were, and how often their intervals held"),
     Entry("new", "new", "4. Promise", "start an experiment folder from a template"),
     Entry("register", "register", "4. Promise", "freeze an experiment and chain its promise into the ledger"),
     Entry("amend", "amend", "4. Promise", "declare a mid-course change"),

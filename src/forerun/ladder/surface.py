@@ -84,7 +84,9 @@ def _log_prior(exponent: float, centre: float) -> float:
 
 def _check(runs: Runs) -> None:
     if len(runs.losses) < 5:
-        raise DataError(f"a surface over size and tokens needs at least 5 runs, got {len(runs.losses)}", hint="use a ladder at one ratio instead")
+        raise DataError(
+            f"a surface over size and tokens needs at least 5 runs, got {len(runs.losses)}", hint="use a ladder at one ratio instead"
+        )
     for name, values in (("num_params", runs.num_params), ("train_tokens", runs.train_tokens), ("loss", runs.losses)):
         if not (np.isfinite(values).all() and (values > 0).all()):
             raise DataError(f"{name} must be positive numbers in every run", hint="drop or mend the rows")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from forerun.base import units
 from forerun.ladder.answer import Forecast
 from forerun.ladder.score import Score
+
+if TYPE_CHECKING:
+    from forerun.ladder.bench import Row, Task
 
 _SHOWN = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
@@ -44,4 +50,18 @@ def score_text(score: Score) -> str:
     ]
     if score.final_error is not None:
         lines.append(f"final               {score.final_error:+.2%}, {'inside' if score.final_inside90 else 'outside'} the 90% interval")
+    return "\n".join(lines)
+
+
+def bench_text(rows: Sequence[Row], tasks: Sequence[Task]) -> str:
+    """The benchmark's table, then the held-out tasks one by one."""
+    lines = []
+    for row in rows:
+        lines.append(f"{'met   ' if row.met else 'MISSED'}  {row.name}")
+        lines.append(f"        {row.measured}   bar {row.bar}   anchor {row.anchor}")
+    lines += ["", "held-out final losses             error   baseline   inside 90%   width   outcomes"]
+    lines += [
+        f"  {task.name}\n{'':32}{task.error:8.2%} {task.baseline_error:9.2%} {task.inside:11.0%} {task.width:9.1%} {task.num_outcomes:9}"
+        for task in tasks
+    ]
     return "\n".join(lines)
