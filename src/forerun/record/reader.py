@@ -90,6 +90,27 @@ class JournalRecord:
             last = max(last, _last_kept(step, np.asarray(writer.tail.segment, np.int32), cuts))
         return last
 
+    def writer_of(self, metric: str) -> int | None:
+        """The lowest-numbered writer that has the metric."""
+        return next((number for number in self.writers() if metric in self._names(number)), None)
+
+    def segment_paths(self, writer: int, metric: str) -> list[Path]:
+        """The sealed files of one writer that hold the metric, oldest first."""
+        return [path for path, meta in self._writers[writer].sealed if metric in meta.schema.names]
+
+    def tail_rows(self, writer: int, metric: str) -> tuple[np.ndarray, np.ndarray]:
+        """Steps and values not sealed yet, replaced stretches left out."""
+        step, value, _ = _kept(self._tail_part(writer, metric), self.info)
+        return step, value
+
+    def is_cut(self, path: Path) -> bool:
+        """Whether a later segment replaced rows of this file, or may have logged its steps again."""
+        if len(self.info.segments) < 2:
+            return False
+        table = pq.read_table(path, columns=["step", "segment"])
+        cuts = _cuts(self.info)[np.minimum(table["segment"].to_numpy(), len(self.info.segments))]
+        return bool((table["step"].to_numpy() >= cuts).any())
+
     def _names(self, number: int) -> set[str]:
         writer = self._writers.get(number)
         if writer is None:
@@ -101,17 +122,38 @@ class JournalRecord:
         writer, parts = self._writers[number], []
         for path, meta in writer.sealed:
             if metric in meta.schema.names:
-                table = pq.read_table(path, columns=["step", "time", "segment", metric]).drop_null()
-                parts.append(tuple(table[name].to_numpy() for name in ("step", "time", "segment", metric)))
-        column = self._tails[number].get(metric)
-        if column is not None:
-            there = ~np.ma.getmaskarray(column)
-            rows = [row for row, kept in zip(writer.tail.content, there) if kept]
-            step, time = [np.array([row[key] for row in rows]) for key in ("step", "time")]
-            parts.append((step, time, np.asarray(writer.tail.segment, np.int32)[there], np.ma.getdata(column)[there]))
-        step, time, segment, value = (np.concatenate(arrays) for arrays in zip(*parts))
-        keep = step < _cuts(self.info)[np.minimum(segment, len(self.info.segments))]
-        return series_of(step[keep], value[keep], time[keep])
+                parts.append(_sealed_part(path, metric))
+        parts.append(self._tail_part(number, metric))
+        step, value, time = _kept(tuple(np.concatenate(arrays) for arrays in zip(*parts)), self.info)
+        return series_of(step, value, time)
+
+    def _tail_part(self, number: int, metric: str) -> tuple[np.ndarray, ...]:
+        """step, time, segment and value of the rows that are not sealed yet."""
+        tail, column = self._writers[number].tail, self._tails[number].get(metric)
+        if column is None:
+            return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int32), np.empty(0)
+        there = ~np.ma.getmaskarray(column)
+        rows = [row for row, kept in zip(tail.content, there) if kept]
+        step, time = np.array([row["step"] for row in rows], np.int64), np.array([row["time"] for row in rows], np.float64)
+        return step, time, np.asarray(tail.segment, np.int32)[there], np.ma.getdata(column)[there]
+
+
+def kept_rows(path: Path, metric: str, info: RunInfo) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and values of one sealed file, replaced stretches left out."""
+    step, value, _ = _kept(_sealed_part(path, metric), info)
+    return step, value
+
+
+def _sealed_part(path: Path, metric: str) -> tuple[np.ndarray, ...]:
+    table = pq.read_table(path, columns=["step", "time", "segment", metric]).drop_null()
+    return tuple(table[name].to_numpy() for name in ("step", "time", "segment", metric))
+
+
+def _kept(part: tuple[np.ndarray, ...], info: RunInfo) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """step, value and time of the rows no later segment replaced."""
+    step, time, segment, value = part
+    keep = step < _cuts(info)[np.minimum(segment, len(info.segments))]
+    return step[keep], value[keep], time[keep]
 
 
 def _cuts(info: RunInfo) -> np.ndarray:
