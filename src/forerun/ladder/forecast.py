@@ -47,7 +47,6 @@ def forecast(
     if compute not in COMPUTES:
         raise DataError(f"compute must be one of {', '.join(COMPUTES)}, got {compute!r}", hint="say which FLOPs compute_per_step counts")
     ordered = sorted(rungs, key=lambda rung: (rung.compute, rung.name))
-    _check_floor(floor, ordered)
     if method == "marin2026":
         return _with_id(published_rule(ordered, target, floor=floor, compute=compute, eval_name=eval_name))
     if method != METHOD:
@@ -57,6 +56,7 @@ def forecast(
 
 def _collapse(all_rungs: Sequence[Rung], target: Target, floor: float | None, compute: str, eval_name: str) -> Forecast:
     ends, rungs = ends_of(all_rungs)
+    _check_floor(floor, float(ends.losses.min()))
     top = math.log(max(rung.compute for rung in rungs))
     distance = math.log(target.compute) - top
     curves = curves_of(rungs, ends.losses, top)
@@ -143,13 +143,10 @@ def _plain(band: Band) -> dict[str, float]:
     return {name: getattr(band, name) for name in ("loss", "low90", "high90", "low50", "high50")}
 
 
-def _check_floor(floor: float | None, rungs: Sequence[Rung]) -> None:
-    if floor is None:
-        return
-    lowest = min(rung.losses[-1] for rung in rungs)
-    if not 0 <= floor < lowest:
+def _check_floor(floor: float | None, lowest: float) -> None:
+    if floor is not None and not 0 <= floor < lowest:
         raise DataError(
-            f"the floor must lie in 0..{lowest:.4g}, the lowest loss of a rung, got {floor:g}",
+            f"the floor must lie in 0..{lowest:.4g}, the lowest end of a rung, got {floor:g}",
             hint="lower --floor, or leave it out for a prior",
         )
 
