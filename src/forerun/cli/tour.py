@@ -20,6 +20,7 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("plan", "plan", "1. Know the cost", "parameters, FLOPs, memory, network and days, before renting anything"),
     Entry("curate", "curate", "2. Curate data", "documents to a token store, with a reason for every document dropped"),
     Entry("data", "data", "2. Curate data", "look inside a store: verify, explain a document, remove one"),
+    Entry("mixture", "mixture", "2. Curate data", "weights over cells: plan them, search them with small runs"),
     Entry("ladder", "ladder", "3. Predict", "small runs of the same recipe that predict the big one"),
     Entry("forecast", "forecast", "3. Predict", "the big run's whole loss curve, with intervals; score a forecast afterwards"),
     Entry("bench", "bench", "3. Predict", "the public benchmark: how far off forecasts were, and how often their intervals held"),

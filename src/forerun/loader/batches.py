@@ -107,6 +107,10 @@ class Batches:
         targets[unscored] = eod
         return Batch(tokens, targets, segment_ids, positions, 1 - unscored.astype(np.float32))
 
+    def ring_of(self, cell: str) -> int:
+        """Tokens of a cell this run may see, before it begins again."""
+        return self._ring_of[cell]
+
     def pieces(self, step: int, rows: slice = slice(None)) -> list[Piece]:
         """Where each part of each row comes from, in row order; rows are counted from the first one asked for."""
         first, last, stride = rows.indices(self.batch_size)

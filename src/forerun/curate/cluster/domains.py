@@ -108,7 +108,9 @@ def find_domains(
         "naming": "contrast terms: log-odds with Dirichlet prior over documents holding a word; source named from 60% on",
     }
     if profiles is not None:
-        report["intruder_test"] = intruder_test(labels[: profiles.shape[0]], word_judge(profiles)) | {"judge": "word overlap (TF-IDF)"}
+        report["intruder_test"] = intruder_test(labels[: len(profiles.indptr) - 1], word_judge(profiles)) | {
+            "judge": "word overlap (TF-IDF)"
+        }
     return DomainModel(mean.astype(np.float32), fine, domains, names, report)
 
 

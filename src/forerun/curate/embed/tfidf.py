@@ -35,7 +35,7 @@ class TfidfEncoder:
     def __init__(self, sample: pa.Array | pa.ChunkedArray, *, num_dimensions: int = 256, seed: int = 0) -> None:
         matrix = counts(sample)
         self._rarity = rarity(matrix)
-        self.num_dimensions = min(num_dimensions, max(1, matrix.shape[0] - 1))
+        self.num_dimensions = min(num_dimensions, max(1, len(matrix.indptr) - 2))
         self._directions = _main_directions(_weighted(matrix, self._rarity), self.num_dimensions, seed)
         self.identity = "tfidf:" + hashlib.sha256(self._directions.tobytes()).hexdigest()[:16]
 
@@ -52,8 +52,8 @@ def word_profiles(texts: pa.Array | pa.ChunkedArray) -> sparse.csr_matrix:
 
 def rarity(matrix: sparse.csr_matrix) -> np.ndarray:
     """Inverse document frequency of each feature, float32 `[F]`; 0 for a feature of one document, which joins nothing."""
-    held_by = np.asarray((matrix > 0).sum(axis=0)).ravel()
-    weight = np.log((1 + matrix.shape[0]) / (1 + held_by)).astype(np.float32)
+    held_by = np.bincount(matrix.indices, minlength=NUM_FEATURES)  # counts are positive and each column occurs once a row
+    weight = np.log(len(matrix.indptr) / (1 + held_by)).astype(np.float32)
     weight[held_by < 2] = 0
     return weight
 
@@ -70,7 +70,7 @@ def _weighted(matrix: sparse.csr_matrix, weight: np.ndarray) -> sparse.csr_matri
 def _main_directions(matrix: sparse.csr_matrix, num: int, seed: int) -> np.ndarray:
     """Right singular vectors by a randomised range finder."""
     rng = np.random.default_rng(seed)
-    basis = np.asarray(matrix @ rng.standard_normal((matrix.shape[1], num + OVERSAMPLING)).astype(np.float32))
+    basis = np.asarray(matrix @ rng.standard_normal((NUM_FEATURES, num + OVERSAMPLING)).astype(np.float32))
     for _ in range(NUM_POWER_ITERATIONS):
         basis = np.linalg.qr(basis)[0]
         basis = np.asarray(matrix @ np.asarray(matrix.T @ basis))

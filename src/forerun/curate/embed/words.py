@@ -172,5 +172,6 @@ class WordTable:
         hashes, starts, lengths, first = split(data, offsets, CLASSES, self.fold)
         ids, fresh, self._keys, self._values = intern(hashes, self._keys, self._values, self.num_words)
         self.num_words += len(fresh)
-        words = [data[start : start + abs(length)].tobytes() for start, length in zip(starts[fresh].tolist(), lengths[fresh].tolist())]
-        return ids, first, words, lengths[fresh] < 0
+        new: np.ndarray = np.asarray(fresh, np.int64)
+        places = zip(np.asarray(starts)[new].tolist(), np.abs(np.asarray(lengths)[new]).tolist())
+        return ids, first, [data[start : start + length].tobytes() for start, length in places], np.asarray(lengths)[new] < 0

@@ -77,7 +77,7 @@ def endpoint_labels(
     ):
         for start in range(0, len(waiting), CHUNK):
             chunk = waiting[start : start + CHUNK]
-            answers = list(pool.map(lambda index: _ask(texts[index], kinds[index], config), chunk))
+            answers = list(pool.map(_ask, [texts[index] for index in chunk], [kinds[index] for index in chunk], [config] * len(chunk)))
             failures = [answer for answer in answers if isinstance(answer, str)]
             for index, answer in zip(chunk, answers):
                 if not isinstance(answer, str):

@@ -1,0 +1,96 @@
+"""`forerun mixture`: weights over cells for a run: plan them, sample a swarm around them, fit the best from finished runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Weights over cells. Example: forerun mixture plan 3f9c --train-tokens 20000000 --quality-tilt 0.3",
+)
+LabOption = Annotated[Path, typer.Option(help="folder of the lab")]
+Manifest = Annotated[str, typer.Argument(help="digest of the manifest, or its beginning")]
+
+
+@app.command()
+def plan(
+    manifest: Manifest,
+    train_tokens: Annotated[int, typer.Option(help="tokens of the run")],
+    lab: LabOption = Path(),
+    quality_tilt: Annotated[float, typer.Option(help="0 keeps proportions; 0.3 reads Q4 1.8 times as often as Q2")] = 0.0,
+    epoch_cap: Annotated[float, typer.Option(help="most times a cell is read")] = 8.0,
+) -> None:
+    """One phase as JSON for `data.mixture`; cells capped, merged or left out are named on standard error.
+
+    Example: forerun mixture plan 3f9c --train-tokens 20000000 > phase.json
+    """
+    from forerun.base.config import canonical_json
+    from forerun.base.lab import Lab
+    from forerun.curate.mixture import plan_mixture
+    from forerun.loader.manifest import load_manifest
+
+    made = plan_mixture(load_manifest(Lab(lab), manifest), train_tokens=train_tokens, quality_tilt=quality_tilt, epoch_cap=epoch_cap)
+    for note in made.notes:
+        print(note, file=sys.stderr)
+    print(canonical_json(made.phase).decode())
+
+
+@app.command()
+def swarm(
+    manifest: Manifest,
+    out: Annotated[Path, typer.Option(help="folder for one phase file a run")],
+    lab: LabOption = Path(),
+    num_runs: Annotated[int, typer.Option(help="mixtures, the proportional one first")] = 16,
+    train_tokens: Annotated[int, typer.Option(help="tokens of each small run")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="of the draw")] = 0,
+) -> None:
+    """Mixtures around the store's proportions, one file each, for small registered runs.
+
+    Example: forerun mixture swarm 3f9c --out swarm --num-runs 16
+    """
+    from forerun.base.files import write_json
+    from forerun.base.lab import Lab
+    from forerun.curate.mixture import plan_mixture
+    from forerun.curate.mixture_fit import swarm as draw
+    from forerun.loader.manifest import load_manifest
+
+    loaded = load_manifest(Lab(lab), manifest)
+    centre = plan_mixture(loaded, train_tokens=train_tokens).phase.weights
+    for index, weights in enumerate(draw(centre, num_runs, seed=seed)):
+        write_json(out / f"mixture-{index:03d}.json", plan_mixture(loaded, train_tokens=train_tokens, wanted=weights).phase)
+    print(f"{num_runs} mixtures in {out}")
+
+
+@app.command()
+def fit(
+    runs: Annotated[list[str], typer.Argument(help="run ids of the swarm")],
+    train_tokens: Annotated[int, typer.Option(help="tokens of the run the mixture is for; sets the epoch limits")],
+    lab: LabOption = Path(),
+    epoch_cap: Annotated[float, typer.Option(help="most times a cell is read")] = 8.0,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """The mixture of least predicted loss, from finished runs of a swarm, and how far to believe it.
+
+    Example: forerun mixture fit swarm-000 swarm-001 ... --train-tokens 20000000
+    """
+    from forerun.base.config import canonical_json
+    from forerun.base.lab import Lab
+    from forerun.curate.swarm_runs import fit_from_runs
+
+    found = fit_from_runs(Lab(lab), runs, train_tokens=train_tokens, epoch_cap=epoch_cap)
+    if as_json:
+        print(canonical_json(found).decode())
+        return
+    for name, weight in sorted(found.weights.items(), key=lambda pair: -pair[1]):
+        print(f"{weight:7.4f}  {name}")
+    print(
+        f"predicted loss {found.predicted_loss_nats:.4f}, gain {found.predicted_gain_nats:.4f} nats; leave-one-out error {found.loo_error_nats:.4f}, "
+        f"rank correlation {found.loo_rank_correlation:.2f} over {found.num_runs} runs",
+        file=sys.stderr,
+    )

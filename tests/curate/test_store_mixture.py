@@ -1,0 +1,132 @@
+"""Mixtures respect epochs and tiny cells, later phases keep the past, and a swarm's best direction is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forerun.base.errors import ConfigError, DataError
+from forerun.base.lab import Lab
+from forerun.curate.mixture import plan_mixture, rescaled, with_phase
+from forerun.curate.mixture_fit import fit_mixture, swarm
+from forerun.curate.store import write_store
+from forerun.loader.batches import Batches
+from forerun.loader.config import DataConfig, MixturePhase
+from forerun.loader.manifest import Cell, Manifest
+from forerun.loader.store import open_store
+from token_stores import document, random_documents, spec
+
+
+def manifest_of(tokens: dict[str, int]) -> Manifest:
+    cells = tuple(
+        Cell(
+            name=name,
+            domain=name.split("/")[0],
+            quality=int(name[-1]),
+            split="train",
+            num_documents=1,
+            num_tokens=count,
+            num_bytes=count,
+            shards=(),
+        )
+        for name, count in tokens.items()
+    )
+    return Manifest(name="m", tokenizer_digest="", vocab_size=10, dtype="uint16", end_of_document=0, sources=(), cells=cells, held_out=())
+
+
+def test_a_plan_without_wishes_is_proportional_and_its_exposure_even():
+    plan = plan_mixture(manifest_of({"a/q1": 300, "b/q3": 100}), train_tokens=200)
+    assert plan.phase.weights == pytest.approx({"a/q1": 0.75, "b/q3": 0.25})
+    assert plan.exposure == pytest.approx({"a/q1": 0.5, "b/q3": 0.5})
+
+
+def test_a_cell_that_would_be_read_too_often_gives_its_surplus_to_the_others():
+    plan = plan_mixture(manifest_of({"a/q1": 1000, "b/q3": 10}), train_tokens=400, wanted={"a/q1": 0.5, "b/q3": 0.5}, epoch_cap=8)
+    assert plan.phase.weights == pytest.approx({"a/q1": 0.8, "b/q3": 0.2})  # 8 epochs of 10 tokens are 80 of 400
+    assert plan.exposure["b/q3"] == pytest.approx(8)
+    assert "capped at 8 epochs" in plan.notes[0]
+
+
+def test_a_run_longer_than_all_epochs_together_is_refused():
+    with pytest.raises(ConfigError, match="hold 110 tokens, 1000 are needed"):
+        plan_mixture(manifest_of({"a/q1": 100, "b/q3": 10}), train_tokens=1000, epoch_cap=8)
+
+
+def test_weights_too_small_to_be_read_are_merged_into_the_nearest_quality_and_said_so():
+    plan = plan_mixture(manifest_of({"a/q0": 1, "a/q1": 600_000, "a/q4": 600_000, "b/q2": 1}), train_tokens=1000)
+    assert set(plan.phase.weights) == {"a/q1", "a/q4"}
+    assert any("a/q0" in note and "merged into a/q1" in note for note in plan.notes)
+    assert any("b/q2" in note and "left out" in note for note in plan.notes)
+    assert sum(plan.phase.weights.values()) == pytest.approx(1)
+
+
+def test_quality_tilt_prefers_better_buckets_within_every_domain():
+    weights = plan_mixture(
+        manifest_of({"a/q1": 100, "a/q3": 100, "b/q1": 100, "b/q3": 100}), train_tokens=100, quality_tilt=0.5
+    ).phase.weights
+    assert weights["a/q3"] / weights["a/q1"] == pytest.approx(np.exp(1.0))
+
+
+def test_an_amended_mixture_or_horizon_leaves_every_past_batch_as_it_was(tmp_path: Path):
+    lab = Lab(tmp_path)
+    store = open_store(lab, write_store(lab, random_documents(300), spec()).digest)
+    start = DataConfig(
+        manifest=store.manifest.digest, max_seq_len=16, mixture=(plan_mixture(store.manifest, train_tokens=40 * 64).phase,), epoch_cap=50
+    )
+    changed = with_phase(start, MixturePhase(start_fraction=0.5, weights={"stars/q1": 0.5, "cooking/q2": 0.5}))
+    shorter = rescaled(changed, old_num_steps=40, new_num_steps=30)
+    streams = [
+        Batches(store, data, num_steps=num_steps, batch_size=4, seq_len=16)
+        for data, num_steps in ((start, 40), (changed, 40), (shorter, 30))
+    ]
+    for step in range(30):
+        original, amended, cut = (stream.batch(step).tokens for stream in streams)
+        np.testing.assert_array_equal(amended, cut)
+        assert np.array_equal(original, amended) == (step < 20)
+    assert {piece.cell for step in range(20, 40) for piece in streams[1].pieces(step)} == {"stars/q1", "cooking/q2"}
+
+
+def test_a_tiny_target_share_never_starves_a_cell_to_nothing(tmp_path: Path):
+    lab = Lab(tmp_path)
+    documents = [document(str(index), [3] * 40) for index in range(200)] + [document("s", [4] * 9, domain="small")]
+    store = open_store(lab, write_store(lab, documents, spec()).digest)
+    data = DataConfig(manifest=store.manifest.digest, max_seq_len=16, target_tokens=10**9)
+    with pytest.raises(ConfigError, match="every cell is shorter"):
+        Batches(store, data, num_steps=2, batch_size=2, seq_len=16)
+
+
+def test_a_swarm_fit_finds_the_direction_that_lowers_the_loss():
+    centre = {"a": 0.4, "b": 0.3, "c": 0.2, "d": 0.1}
+    mixtures = swarm(centre, 24, seed=1)
+    rng = np.random.default_rng(0)
+    losses = [3.0 - 0.5 * mixture["c"] + 0.2 * mixture["a"] + 0.005 * rng.standard_normal() for mixture in mixtures]
+    fit = fit_mixture(mixtures, losses)
+    assert fit.weights["c"] > centre["c"] + 0.1
+    assert fit.loo_rank_correlation > 0.8
+    assert fit.predicted_loss_nats < 3.0 - 0.5 * 0.2 + 0.2 * 0.4
+    limited = fit_mixture(mixtures, losses, limits={"c": 0.25})
+    assert limited.weights["c"] <= 0.25
+
+
+def test_leave_one_out_errors_are_those_of_really_leaving_each_run_out():
+    from forerun.curate.mixture_fit import _left_out, _ridge
+
+    rng = np.random.default_rng(3)
+    rows, target = rng.standard_normal((12, 4)), rng.standard_normal(12)
+    rows, target = rows - rows.mean(axis=0), target - target.mean()
+    _, errors = _left_out(rows, target, 0.5)
+    for index in range(12):
+        others = np.arange(12) != index
+        slope = _ridge(rows[others] - rows[others].mean(axis=0), target[others] - target[others].mean(), 0.5)
+        honest = target[index] - target[others].mean() - (rows[index] - rows[others].mean(axis=0)) @ slope
+        assert errors[index] == pytest.approx(honest, rel=1e-6)
+
+
+def test_a_fit_on_unrelated_losses_says_that_it_is_noise():
+    mixtures = swarm({"a": 0.5, "b": 0.3, "c": 0.2}, 20, seed=2)
+    losses = np.random.default_rng(5).standard_normal(20).tolist()
+    assert fit_mixture(mixtures, losses).loo_rank_correlation < 0.5
+    with pytest.raises(DataError, match="too few"):
+        fit_mixture(mixtures[:3], losses[:3])
