@@ -100,7 +100,8 @@ def token_nats(
         columns = jax.lax.dynamic_slice_in_dim(head, start, VOCABULARY_BLOCK, axis=1)
         return _absorb(carry, hidden, columns, targets - start), None
 
-    carry, _ = jax.lax.scan(whole_block, carry, jnp.arange(num_whole))
+    if num_whole:
+        carry, _ = jax.lax.scan(whole_block, carry, jnp.arange(num_whole))
     if vocab_size % VOCABULARY_BLOCK:
         start = num_whole * VOCABULARY_BLOCK
         carry = _absorb(carry, hidden, head[:, start:], targets - start)
