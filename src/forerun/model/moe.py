@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from forerun.kernels.grouped_matmul import gated_product
 from forerun.model.balance import auxiliary_loss, next_bias
 from forerun.model.config import ModelConfig
 from forerun.model.norms import Params, rms_norm
@@ -85,5 +86,5 @@ def _routed(params, rows, bias, *, valid, config: ModelConfig, experts: RunExper
 
 def _swiglu(params: Params, rows: Float[Array, "T D"]) -> Float[Array, "T D"]:
     dtype = rows.dtype
-    inner = jax.nn.silu(rows @ params["w_gate"].astype(dtype)) * (rows @ params["w_up"].astype(dtype))
+    inner = gated_product(rows @ params["w_gate"].astype(dtype), rows @ params["w_up"].astype(dtype))
     return inner @ params["w_down"].astype(dtype)

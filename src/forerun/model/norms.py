@@ -4,18 +4,20 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+from forerun.kernels.grouped_matmul import silu
 
 Params = dict[str, Array]
 
 
 def rms_norm(x: Float[Array, "... D"], gain: Float[Array, "D"] | None, eps: float) -> Float[Array, "... D"]:
     """Scale rows to unit mean square, statistics in float32, then by the gain if there is one; dtype of x."""
-    wide = x.astype(jnp.float32)
-    normed = wide * jax.lax.rsqrt(jnp.mean(wide * wide, -1, keepdims=True) + eps)
-    return (normed if gain is None else normed * gain).astype(x.dtype)
+    return _rms_norm(x, gain, eps)
 
 
 def gated_norm(x: Float[Array, "... D"], params: Params, eps: float) -> Float[Array, "... D"]:
@@ -23,5 +25,17 @@ def gated_norm(x: Float[Array, "... D"], params: Params, eps: float) -> Float[Ar
     normed = rms_norm(x, params["gain"], eps)
     if "w_down" not in params:
         return normed
-    inner = jax.nn.silu(normed @ params["w_down"].astype(x.dtype))
-    return normed * jax.nn.sigmoid(inner @ params["w_up"].astype(x.dtype))
+    inner = silu(normed @ params["w_down"].astype(x.dtype))
+    return _gated(normed, inner @ params["w_up"].astype(x.dtype))
+
+
+@functools.partial(jax.checkpoint, static_argnums=(2,))
+def _rms_norm(x, gain, eps):
+    wide = x.astype(jnp.float32)
+    normed = wide * jax.lax.rsqrt(jnp.mean(wide * wide, -1, keepdims=True) + eps)
+    return (normed if gain is None else normed * gain).astype(x.dtype)
+
+
+@jax.checkpoint
+def _gated(normed, gate):
+    return normed * jax.nn.sigmoid(gate)

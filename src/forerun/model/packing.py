@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -69,8 +70,9 @@ def _same_document(segment_ids: Int[Array, "B S"], num_taps: int) -> Float[Array
     return masks[..., None].astype(jnp.float32)
 
 
+@jax.checkpoint
 def short_conv(x: Float[Array, "B S C"], taps: Float[Array, "J+1 C"], same_document: Float[Array, "J B S 1"]) -> Float[Array, "B S C"]:
-    """Depthwise causal convolution that stops at document boundaries: sum over j of taps[j] * x[t - j]."""
+    """Depthwise causal convolution that stops at document boundaries: sum over j of taps[j] * x[t - j]. Keeps only x for the backward pass."""
     taps = taps.astype(x.dtype)
     out = x * taps[0]
     for tap in range(1, taps.shape[0]):
