@@ -89,6 +89,10 @@ class Forecast:
     notes: tuple[str, ...]
     """What widened or limited this forecast, one sentence each."""
     inputs_digest: str
+    parent: str = ""
+    """Id of the forecast this one updates; empty for one from rungs alone."""
+    seen_fraction: float = 0.0
+    """Progress of the target's own evaluations that were used; 0 for a promise made before launch."""
 
     def band_at(self, fraction: float) -> Band:
         """The band at any point of progress, between curve points by interpolation over ln(fraction).

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar, nnls
@@ -77,12 +78,14 @@ def fit_kaplan(compute: np.ndarray, losses: np.ndarray) -> PowerLaw:
 def fit_surface_huber(num_params: np.ndarray, train_tokens: np.ndarray, losses: np.ndarray) -> SurfaceLaw:
     """Huber on log loss from a grid of starts. Source: arXiv:2203.15556, approach 3."""
     log_n, log_d, log_l = np.log(num_params), np.log(train_tokens), np.log(losses)
-    best = None
-    for start in itertools.product((0, 8, 16), (0, 8, 16), (-0.5, 0.5), (0.2, 0.5), (0.2, 0.5)):
-        found = minimize(_huber, start, args=(log_n, log_d, log_l), jac=True, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 1e-14})
-        if best is None or found.fun < best.fun:
-            best = found
-    assert best is not None
+    starts = itertools.product((0, 8, 16), (0, 8, 16), (-0.5, 0.5), (0.2, 0.5), (0.2, 0.5))
+
+    def descend(start: np.ndarray, num_steps: int) -> Any:
+        options = {"maxiter": num_steps, "ftol": 1e-13}
+        return minimize(_huber, start, args=(log_n, log_d, log_l), jac=True, method="L-BFGS-B", options=options)
+
+    rough = sorted((descend(np.array(start, float), 40) for start in starts), key=lambda found: found.fun)
+    best = min((descend(found.x, 2000) for found in rough[:4]), key=lambda found: found.fun)
     a, b, e, alpha, beta = (float(value) for value in best.x)
     return SurfaceLaw(floor=float(np.exp(e)), a=float(np.exp(a)), alpha=alpha, b=float(np.exp(b)), beta=beta)
 
