@@ -89,14 +89,16 @@ class CheckpointConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SpikePolicy:
-    """What happens at a non-finite or spiking step."""
+    """What happens at a step whose loss or gradient is not finite."""
 
-    on_nonfinite: Literal["skip", "rewind", "stop"] = "skip"
-    """Leave the update out, go back to the last checkpoint and skip the batches since, or end the run."""
-    grad_norm_factor: float = 0.0
-    """A step whose grad_norm exceeds this many times the median of the last 100 counts as spiking; 0 never."""
-    max_retries: int = 5
-    """Skips plus rewinds before the run stops as crashed."""
+    on_nonfinite: Literal["skip", "stop"] = "skip"
+    """Leave the update out and go on with the next batch, or end the run as crashed."""
+    max_skips: int = 5
+    """Skipped steps before the run ends as crashed all the same."""
+
+    def __post_init__(self) -> None:
+        if self.max_skips < 0:
+            raise ConfigError(f"spikes.max_skips must not be negative, got {self.max_skips}", hint="0 ends the run at the first one")
 
 
 @dataclass(frozen=True, kw_only=True)

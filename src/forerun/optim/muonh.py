@@ -1,0 +1,65 @@
+"""MuonH and AdamH: steps on the sphere of constant Frobenius norm.
+
+    W' = W - eta * u * |W|/|u|,   then   W <- W' * radius/|W'|
+
+`u` is the orthogonalised Nesterov momentum (MuonH) or Adam's direction (AdamH); the radius is the norm at the start of training,
+kept in the optimizer state so that rounding and restores cannot let it drift. Source: reference model-and-training 2.3.
+"""
+
+# E experts (or any leading axes), R rows, C columns
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from forerun.optim.orthogonal import orthogonalize
+
+TINY = 1e-30  # keeps a zero direction from dividing by zero; far below any real norm
+
+
+def norm_axes(leaf: Array, *, pooled: bool) -> tuple[int, ...]:
+    """Axes of one kept norm: the matrix, or with `pooled` all matrices of a layer's expert stack together."""
+    return (-3, -2, -1) if pooled and leaf.ndim >= 3 else (-2, -1)
+
+
+def frobenius(leaf: Float[Array, "... R C"], axes: tuple[int, ...]) -> Float[Array, "..."]:
+    """Norm over the given axes in float32, axes kept."""
+    return jnp.sqrt(jnp.sum(jnp.square(leaf.astype(jnp.float32)), axis=axes, keepdims=True))
+
+
+def sphere_step(
+    weight: Float[Array, "... R C"],
+    direction: Float[Array, "... R C"],
+    radius: Float[Array, "..."],
+    eta: Float[Array, ""],
+    axes: tuple[int, ...],
+) -> Float[Array, "... R C"]:
+    """The weight after an angular step of `eta` along `-direction`, put back on its sphere."""
+    moved = weight - eta * direction * (radius / (frobenius(direction, axes) + TINY))
+    return moved * (radius / (frobenius(moved, axes) + TINY))
+
+
+def orthogonal_directions(directions: Sequence[Float[Array, "... R C"]], num_steps: int) -> list[Array]:
+    """Every matrix orthogonalised; matrices of one shape, of all leaves and layers, share one batch of products."""
+    by_shape: dict[tuple[int, int], list[int]] = {}
+    flat = []
+    for index, leaf in enumerate(directions):
+        rows, columns = leaf.shape[-2:]
+        wide = leaf.mT if rows > columns else leaf
+        flat.append(wide.reshape(-1, *wide.shape[-2:]))
+        by_shape.setdefault((min(rows, columns), max(rows, columns)), []).append(index)
+    done: list[Array | None] = [None] * len(directions)
+    for members in by_shape.values():
+        batch = orthogonalize(jnp.concatenate([flat[index] for index in members]), num_steps)
+        start = 0
+        for index in members:
+            stop = start + flat[index].shape[0]
+            leaf = directions[index]
+            wide_shape = (*leaf.shape[:-2], *flat[index].shape[-2:])
+            part = batch[start:stop].reshape(wide_shape)
+            done[index] = part.mT if leaf.shape[-2] > leaf.shape[-1] else part
+            start = stop
+    return [leaf for leaf in done if leaf is not None]

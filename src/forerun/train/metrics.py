@@ -1,0 +1,66 @@
+"""From a step's report to a row of the record, under the names of `base/terms.py`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forerun.model.count import mfu_executed, mfu_useful, routed_flops_fraction, train_flops
+from forerun.train.config import RunConfig
+from forerun.train.step import StepReport
+
+MIB_PER_GIB = 1024
+PEAK_FLOPS_PER_CPU_DEVICE = 2.0e11  # measured: float32 products of XLA on two server cores reach 95-105 GFLOP/s each (2026-11-30)
+
+
+class Rows:
+    """Turns reports into rows; holds what stays the same over a run."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.config = config
+        self._step_flops = train_flops(config.model, config.train.seq_len, config.train.batch_tokens)
+        self._routed = routed_flops_fraction(config.model, config.train.seq_len) if config.model.num_experts else 0.0
+
+    def row(self, report: StepReport, *, step_time_s: float, learning_factor: float) -> dict[str, float]:
+        """Loss, norms, routing, speed and rates of one finished step."""
+        tokens = max(float(report.num_tokens), 1.0)
+        row = {
+            "loss_nats": float(report.nats_sum) / tokens,
+            "z_loss": float(report.z_sum) / tokens,
+            "learning_rate": self.config.optim.muonh_learning_rate * learning_factor,
+            "learning_rate/adam": self.config.optim.adam_learning_rate * learning_factor,
+            "step_time_s": step_time_s,
+            "tokens_per_second": self.config.train.batch_tokens / step_time_s,
+        }
+        for kind, norms in (("grad_norm", report.grad_norm), ("param_norm", report.param_norm)):
+            for group, norm in norms.items():
+                row[kind if group == "total" else f"{kind}/{group}"] = float(norm)
+        mfu = self._step_flops / step_time_s / (self.config.mesh.num_devices * PEAK_FLOPS_PER_CPU_DEVICE)
+        row["mfu"] = mfu
+        if self.config.model.num_experts:
+            routing = _routing(report)
+            row |= routing
+            capacity = self.config.transport.capacity_factor or 1.0
+            row["mfu_executed"] = mfu_executed(mfu, self._routed, capacity)
+            row["mfu_useful"] = mfu_useful(mfu, self._routed, routing["drop_fraction"])
+        return row
+
+
+def _routing(report: StepReport) -> dict[str, float]:
+    load = np.asarray(report.load).astype(np.int64)
+    dropped = np.asarray(report.dropped).astype(np.int64)
+    by_layer = dropped.sum(1) / np.maximum(load.sum(1), 1)
+    imbalance = load.max(1) / np.maximum(load.mean(1), 1e-9)
+    entropy = np.asarray(report.router_entropy_nats)
+    row = {
+        "drop_fraction": float(dropped.sum() / max(int(load.sum()), 1)),
+        "drop_fraction_worst": float(by_layer.max()),
+        "load_imbalance": float(imbalance.max()),
+        "router_entropy_nats": float(entropy.mean()),
+        "router_bias_max": float(report.bias_max),
+        "dead_expert_fraction": float((load == 0).mean()),
+    }
+    for layer in range(len(load)):
+        row[f"load_imbalance/layer_{layer}"] = float(imbalance[layer])
+        row[f"router_entropy_nats/layer_{layer}"] = float(entropy[layer])
+        row[f"drop_fraction/layer_{layer}"] = float(by_layer[layer])
+    return row
