@@ -20,7 +20,6 @@ LARGEST_LEARNING_RATE = 0.05  # source: module docstring
 EPS_SCALE = 9.676e-18  # source: module docstring
 BETA2_AT_REFERENCE, REFERENCE_BATCH_TOKENS = 0.999, 131_072  # source: module docstring
 SMALLEST_BETA2, LARGEST_BETA2 = 0.95, 0.9999  # source: module docstring
-TOKENS_PER_ACTIVE_PARAM = 791  # derived: 18.0T tokens / 22.76B active parameters, the ratio of the published ladder
 
 
 def transferred(*, d_model: int, train_tokens: float, batch_tokens: int) -> OptimConfig:
@@ -41,10 +40,3 @@ def transferred(*, d_model: int, train_tokens: float, batch_tokens: int) -> Opti
         beta2=min(LARGEST_BETA2, max(SMALLEST_BETA2, BETA2_AT_REFERENCE ** (batch_tokens / REFERENCE_BATCH_TOKENS))),
         eps=EPS_SCALE * math.sqrt(train_tokens / batch_tokens),
     )
-
-
-def num_steps(*, num_active_params: int, batch_tokens: int, tokens_per_active_param: float = TOKENS_PER_ACTIVE_PARAM) -> int:
-    """Optimizer steps that bring a model to the given ratio, rounded, at least 1."""
-    if not tokens_per_active_param > 0:
-        raise ConfigError(f"tokens_per_active_param must be positive, got {tokens_per_active_param}", hint="the published ladder uses 791")
-    return max(1, round(tokens_per_active_param * num_active_params / batch_tokens))
