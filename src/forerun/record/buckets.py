@@ -72,7 +72,8 @@ def _of_rows(step: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, ...]:
 
 def _reduced(parts: list[tuple[np.ndarray, ...]], first_step: int, last_step: int, num_buckets: int) -> Buckets:
     if not parts:
-        return Buckets(*(np.empty(0, np.int64) for _ in range(2)), *(np.empty(0) for _ in range(3)), np.empty(0, np.int64))
+        steps, values = np.empty(0, np.int64), np.empty(0)
+        return Buckets(steps, steps, values, values, values, steps)
     begin, end, low, high, total, count = (np.concatenate(arrays) for arrays in zip(*parts))
     inside = (end >= first_step) & (begin <= last_step)
     begin, end, low, high, total, count = (array[inside] for array in (begin, end, low, high, total, count))

@@ -54,12 +54,14 @@ class Journal:
         self._syncer = threading.Thread(target=self._sync_every_second, name="journal-fsync", daemon=True)
         self._syncer.start()
 
-    def log(self, step: int, metrics: dict[str, Any]) -> None:
+    def log(self, step: int, metrics: dict[str, Any], *, when: float | None = None) -> None:
         """Append one row. Values are anything `float` takes; NaN and infinities are kept.
 
+        Args:
+            when: Unix seconds of the row; now unless it comes from elsewhere.
         Raises: RecordError for a reserved name or a value that is no number; StorageError when the disk refuses.
         """
-        row: dict[str, Any] = {"step": int(step), "time": time.time()}
+        row: dict[str, Any] = {"step": int(step), "time": time.time() if when is None else when}
         try:
             row.update({name: float(value) for name, value in metrics.items()})
         except (TypeError, ValueError):
