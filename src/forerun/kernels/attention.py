@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-QUERY_BLOCK = 128  # measured: see design note 0012
-KEY_ALIGNMENT = 64  # assumed: four cache lines of float32, so that no product has odd widths
+from forerun.kernels.blocks import query_blocks
+
 SAFE_SCORE = 40.0  # derived: exp(40) summed over a million keys stays below 1e24, far inside float32 and bfloat16
 MASKED = -1e30  # assumed: far below any score, finite so that no row can become NaN
 
@@ -49,9 +49,7 @@ def attention(
     """
     seq_len = query.shape[3]
     outputs = []
-    for start in range(0, seq_len, QUERY_BLOCK):
-        end = min(start + QUERY_BLOCK, seq_len)
-        first = max(0, start - span + 1) // KEY_ALIGNMENT * KEY_ALIGNMENT
+    for start, end, first in query_blocks(seq_len, span):
         visible = mask[:, None, start:end, first:end]
         outputs.append(_block(query[:, :, :, start:end], key[:, :, first:end], value[:, :, first:end], visible, score_bound <= SAFE_SCORE))
     return jnp.concatenate(outputs, 3) if len(outputs) > 1 else outputs[0]

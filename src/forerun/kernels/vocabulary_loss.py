@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-LOGIT_BLOCK_BYTES = 8 << 20  # measured: 4 to 16 MiB of float32 logits are equally fast on a server core; see design note 0011
+from forerun.kernels.blocks import LOGIT_BLOCK_BYTES
+
 VOCABULARY_BLOCK = 4096  # derived: the block of the original's streamed head (reference model-and-training 1.4)
 
 

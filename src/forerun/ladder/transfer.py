@@ -10,6 +10,9 @@ import math
 
 from forerun.base.errors import ConfigError
 from forerun.optim.config import OptimConfig
+from forerun.plan.length import TOKENS_PER_ACTIVE_PARAM, num_steps
+
+__all__ = ["BATCH_EXPONENT", "TOKENS_EXPONENT", "TOKENS_PER_ACTIVE_PARAM", "WIDTH_EXPONENT", "num_steps", "transferred"]
 
 ADAM_SCALE = 0.087571  # source: module docstring
 TOKENS_EXPONENT = -0.3461  # source: module docstring

@@ -1,0 +1,21 @@
+"""How kernels cut their work, as numbers that plans read too. Never imports JAX."""
+
+from __future__ import annotations
+
+QUERY_BLOCK = 128  # measured: see design note 0012
+KEY_ALIGNMENT = 64  # assumed: four cache lines of float32, so that no product has odd widths
+LOGIT_BLOCK_BYTES = 8 << 20  # measured: 4 to 16 MiB of float32 logits are equally fast on a server core; see design note 0011
+
+
+def query_blocks(seq_len: int, span: int) -> list[tuple[int, int, int]]:
+    """(start, end, first key) of each block of queries: no query of it reaches a key before the first, `span` its own included."""
+    blocks = []
+    for start in range(0, seq_len, QUERY_BLOCK):
+        first = max(0, start - span + 1) // KEY_ALIGNMENT * KEY_ALIGNMENT
+        blocks.append((start, min(start + QUERY_BLOCK, seq_len), first))
+    return blocks
+
+
+def reachable_keys(seq_len: int, span: int) -> list[int]:
+    """Keys each query block is multiplied with."""
+    return [end - first for _, end, first in query_blocks(seq_len, span)]
