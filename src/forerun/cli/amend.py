@@ -1,0 +1,28 @@
+"""`forerun amend EXPERIMENT`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from forerun.cli.options import HERE, LabOption, lab_at
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(epilog='Example: forerun amend 001 --what "mixture b" --reason "better data" --at-step 400 --expected "loss +0.02"')
+def amend(
+    experiment: Annotated[str, typer.Argument(help="Name or number of a registered experiment.")],
+    reason: Annotated[str, typer.Option(help="Why.")],
+    what: Annotated[str, typer.Option(help="What changes.")],
+    at_step: Annotated[int, typer.Option(help="Step from which it holds.")],
+    expected: Annotated[str, typer.Option(help="Expected effect, with its direction and size.")],
+    control: Annotated[str, typer.Option(help="Run it is compared with.")] = "",
+    lab: LabOption = HERE,
+) -> None:
+    """Declare a mid-course change, before it is made."""
+    from forerun.registry.changes import amend as chain
+
+    entry = chain(lab_at(lab), experiment, reason=reason, what=what, at_step=at_step, expected=expected, control=control)
+    print(f"amended {entry.body['experiment']} at step {at_step}  line {entry.seq}  {entry.digest[:16]}")

@@ -1,0 +1,41 @@
+"""`forerun train EXPERIMENT`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from forerun.cli.options import HERE, JsonOption, LabOption, lab_at, print_json
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(epilog="Example: forerun train 001-top-k-4 --lab my-lab")
+def train(
+    experiment: Annotated[str, typer.Argument(help="Experiment (folder, name or number), or a config.json.")],
+    run_id: Annotated[str, typer.Option(help="Name of the run; by default the config's.")] = "",
+    unregistered: Annotated[bool, typer.Option("--unregistered", help="Run without a promise; the record says so for ever.")] = False,
+    change: Annotated[list[str], typer.Option("--set", help="Change a field, for example train.num_steps=50.")] = [],  # noqa: B006  typer reads it
+    lab: LabOption = HERE,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a registered experiment; killed at any moment, the same command continues."""
+    from pathlib import Path
+
+    from forerun.base.config import digest_of, load_json, with_overrides
+    from forerun.cli.experiments import config_of, folder_of
+    from forerun.registry.gate import require_registered
+    from forerun.train.config import RunConfig
+
+    place = lab_at(lab)
+    config = load_json(Path(experiment), RunConfig) if experiment.endswith(".json") else config_of(folder_of(place, experiment))
+    config = with_overrides(config, change)
+    registration = None if unregistered else require_registered(place, digest_of(config))
+    from forerun.train.loop import train as run
+
+    result = run(config, place, run_id=run_id or config.name, registration=registration)
+    if as_json:
+        print_json(result)
+    else:
+        print(f"{result.run_id}  {result.num_steps} steps  eval/macro_loss_nats {result.evaluation['eval/macro_loss_nats']:.4f}")

@@ -1,0 +1,98 @@
+"""`experiment.toml`: what is promised before a run, in fields a machine can score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from forerun.base.config import load_toml
+from forerun.base.errors import RegistryError
+from forerun.registry.rules import check_metric, parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What the metric will be at the end of the run."""
+
+    point: float
+    """Most likely value, in the metric's unit."""
+    low50: float
+    """The value is above this and below `high50` in half of such predictions."""
+    high50: float
+    low90: float
+    """The value is above this and below `high90` in nine of ten such predictions."""
+    high90: float
+    forecast: str = ""
+    """File under `ledger/forecasts/` that the numbers come from; empty when they do not come from one."""
+
+    def __post_init__(self) -> None:
+        order = (("low90", "low50"), ("low50", "point"), ("point", "high50"), ("high50", "high90"))
+        for lower, upper in order:
+            if not getattr(self, lower) <= getattr(self, upper):
+                raise RegistryError(
+                    f"prediction.{lower} must not exceed prediction.{upper}={getattr(self, upper)}, got {getattr(self, lower)}",
+                    hint="order them low90 <= low50 <= point <= high50 <= high90",
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """A change that is planned from the start."""
+
+    at_fraction: float
+    change: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One promise."""
+
+    schema: Literal[1] = 1
+    title: str
+    owner: str
+    kind: Literal["exploratory", "confirmatory"]
+    hypothesis: str
+    falsified_by: str
+    """What would show the hypothesis wrong."""
+    metric: str
+    """Key in the record that decides."""
+    metric_definition: str
+    """Exact evaluation: data, number of sequences, with or without drops."""
+    prediction: Prediction
+    baseline: str
+    """What the outcome is compared with, with its value."""
+    success: str
+    """Rule over metric names; see `registry/rules.py`."""
+    stop: tuple[str, ...] = ()
+    """Rules that end the run early when one holds."""
+    abort_budget_flops: float = 0.0
+    """Compute after which the run is given up; 0 sets no limit."""
+    compute_budget_flops: float
+    """Planned compute of the run itself."""
+    segments: tuple[Segment, ...] = ()
+    """Planned changes."""
+    valid_if: str = ""
+    """Conditions outside of which the prediction says nothing."""
+    already_seen: str
+    """Earlier runs, pilot results and peeks at this very outcome; "nothing" when nothing."""
+    ladder_runs: tuple[str, ...] = field(default_factory=tuple)
+    """Runs the prediction rests on."""
+
+    def __post_init__(self) -> None:
+        for name in ("title", "owner", "hypothesis", "falsified_by", "metric_definition", "baseline", "already_seen"):
+            if not getattr(self, name).strip():
+                raise RegistryError(f"experiment.{name} must not be empty", hint=f"say in one sentence: {name.replace('_', ' ')}")
+        check_metric(self.metric, "experiment.metric")
+        parse(self.success, where="experiment.success")
+        for index, rule in enumerate(self.stop):
+            parse(rule, where=f"experiment.stop[{index}]")
+        if not self.compute_budget_flops > 0:
+            raise RegistryError(
+                f"experiment.compute_budget_flops must be positive, got {self.compute_budget_flops}", hint="`forerun plan` prints it"
+            )
+
+
+def load(folder: Path) -> Experiment:
+    """Read and check `folder/experiment.toml`."""
+    return load_toml(folder / "experiment.toml", Experiment)

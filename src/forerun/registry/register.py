@@ -1,0 +1,94 @@
+"""From an experiment folder to a promise in the ledger: check, freeze, chain. Takes well under a second."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forerun.base.config import digest_of, file_digest
+from forerun.base.errors import RegistryError
+from forerun.base.files import write_json
+from forerun.base.lab import Lab
+from forerun.registry import ledger
+from forerun.registry.experiment import load
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registration:
+    """One promise as the ledger holds it."""
+
+    id: str
+    """First 16 hex digits of its ledger line's digest."""
+    experiment: str
+    """Name of the experiment's folder."""
+    time: str
+    body: dict[str, Any]
+
+    @property
+    def config_digest(self) -> str:
+        """Digest of the frozen config the promise is about."""
+        return self.body["config_digest"]
+
+
+def register(lab: Lab, folder: Path, config: dict[str, Any], *, code: Path | None = None) -> Registration:
+    """Check an experiment, freeze its config into `config.json`, and chain the promise.
+
+    Args:
+        config: the run config as plain data; its digest is what the launch gate compares.
+        code: root of the analysis code, for its commit and lock file; None leaves them out.
+    Raises: RegistryError for a broken rule, or when this config is promised already under another experiment.
+    """
+    experiment = load(folder)
+    config_digest = digest_of(config)
+    for known in registrations(lab):
+        if known.config_digest == config_digest and known.experiment == folder.name:
+            return known
+        if known.config_digest == config_digest:
+            raise RegistryError(
+                f"this config is already promised by experiment {known.experiment!r}", hint="change the config, or amend that experiment"
+            )
+        if known.experiment == folder.name:
+            raise RegistryError(
+                f"experiment {folder.name!r} is registered with another config",
+                hint="`forerun amend` declares a change; a new idea is a new experiment",
+            )
+    forecast_digest = ""
+    if experiment.prediction.forecast:
+        path = lab.forecasts / experiment.prediction.forecast
+        if not path.exists():
+            raise RegistryError(f"prediction.forecast names {path}, which does not exist", hint="`forerun forecast` writes it")
+        forecast_digest = file_digest(path)
+    write_json(folder / "config.json", config)
+    body = {
+        "experiment": folder.name,
+        "promise": experiment,
+        "config_digest": config_digest,
+        "manifest": config.get("data", {}).get("manifest", ""),
+        "forecast_digest": forecast_digest,
+        "seeds": {"train": config.get("train", {}).get("seed", 0), "data": config.get("data", {}).get("seed", 0)},
+        "experiment_digest": file_digest(folder / "experiment.toml"),
+        **(_code_state(code) if code else {}),
+    }
+    return _registration(ledger.append(lab, "promise", body))
+
+
+def registrations(lab: Lab) -> list[Registration]:
+    """All promises, oldest first."""
+    return [_registration(entry) for entry in ledger.read(lab) if entry.kind == "promise"]
+
+
+def _registration(entry: ledger.Entry) -> Registration:
+    return Registration(id=entry.digest[:16], experiment=entry.body["experiment"], time=entry.time, body=entry.body)
+
+
+def _code_state(code: Path) -> dict[str, str]:
+    state = {}
+    git = subprocess.run(["git", "-C", str(code), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    if git.returncode == 0:
+        state["commit"] = git.stdout.strip()
+    lock = code / "requirements" / "runtime.txt"
+    if lock.exists():
+        state["lock_digest"] = file_digest(lock)
+    return state

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Verify a forerun ledger with nothing but Python: chain, digests, order, and files beside it. Published with every ledger.
+
+Usage: python verifier.py LAB     where LAB/ledger/registry.jsonl is the ledger
+Exit code 0 when everything holds, 1 when something was changed (each problem on a line), 2 for a wrong call.
+
+What a good answer proves: no line was edited, removed or reordered since the last line was made public, each promise's config is
+the registered one, and each run's first step came after its promise. It does not prove that no other, secret run came before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from datetime import datetime
+from pathlib import Path
+
+FIRST = "0" * 64
+
+
+def canonical(value: object) -> bytes:
+    """Sorted keys, no spaces, UTF-8."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def sha256(data: bytes) -> str:
+    """Hex digest."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def check_chain(content: bytes) -> tuple[list[dict], list[str]]:
+    """Good lines up to the first bad one, and what is wrong with that one."""
+    lines, prev, place = [], FIRST, 0
+    if content and not content.endswith(b"\n"):
+        return [], [f"ledger: the last line (byte {content.rfind(bytes([10])) + 1}) has no end"]
+    for seq, raw in enumerate(content.split(b"\n")[:-1]):
+        where = f"ledger line {seq} (byte {place})"
+        try:
+            line = json.loads(raw)
+            body = {key: value for key, value in line.items() if key != "digest"}
+            if canonical(line) != raw:
+                return lines, [f"{where}: not in canonical form"]
+            if line["digest"] != sha256(canonical(body)):
+                return lines, [f"{where}: digest does not fit the content"]
+            if line["prev"] != prev or line["seq"] != seq:
+                return lines, [f"{where}: does not continue the line before"]
+        except (ValueError, KeyError, AttributeError, TypeError):
+            return lines, [f"{where}: not a ledger line"]
+        lines.append(line)
+        prev, place = line["digest"], place + len(raw) + 1
+    return lines, []
+
+
+def check_files(lab: Path, lines: list[dict]) -> list[str]:
+    """Configs, experiment files, forecasts and manifests that the ledger names, as far as the copy has them."""
+    problems = []
+    for line in lines:
+        if line["kind"] != "promise":
+            continue
+        body, name = line["body"], line["body"]["experiment"]
+        folder = lab / "experiments" / name
+        if (folder / "config.json").exists() and sha256((folder / "config.json").read_bytes().removesuffix(b"\n")) != body["config_digest"]:
+            problems.append(f"experiments/{name}/config.json is not the registered config")
+        if (folder / "experiment.toml").exists() and sha256((folder / "experiment.toml").read_bytes()) != body["experiment_digest"]:
+            problems.append(f"experiments/{name}/experiment.toml is not the registered one")
+        forecast = body["promise"]["prediction"].get("forecast", "")
+        path = lab / "ledger" / "forecasts" / forecast
+        if forecast and path.exists() and sha256(path.read_bytes()) != body["forecast_digest"]:
+            problems.append(f"ledger/forecasts/{forecast} is not the registered forecast")
+    for path in sorted((lab / "manifests").glob("*.json")):
+        if sha256(path.read_bytes().removesuffix(b"\n")) != path.stem:
+            problems.append(f"manifests/{path.name} does not fit its name")
+    return problems
+
+
+def check_order(lab: Path, lines: list[dict]) -> list[str]:
+    """A run's promise comes before the run, and the run's config is the promised one."""
+    promises = {line["digest"][:16]: line for line in lines if line["kind"] == "promise"}
+    problems = []
+    for path in sorted((lab / "runs").glob("*/run.json")):
+        run = json.loads(path.read_bytes())
+        promise = promises.get(run.get("registration_id") or "")
+        if run.get("registration_id") and promise is None:
+            problems.append(f"runs/{run['run_id']} names a promise that is not in the ledger")
+        elif promise:
+            if run["created"] + 1 < datetime.fromisoformat(promise["time"]).timestamp():
+                problems.append(f"runs/{run['run_id']} started before its promise")
+            config = path.with_name("config.json")
+            if (
+                config.exists()
+                and not amended(lines, promise)
+                and sha256(config.read_bytes().removesuffix(b"\n")) != promise["body"]["config_digest"]
+            ):
+                problems.append(f"runs/{run['run_id']}/config.json is not the promised config")
+    return problems
+
+
+def amended(lines: list[dict], promise: dict) -> bool:
+    """Whether a declared change allows another config."""
+    return any(line["kind"] == "amendment" and line["body"]["experiment"] == promise["body"]["experiment"] for line in lines)
+
+
+def verify(lab: Path) -> tuple[list[dict], list[str]]:
+    """Ledger lines and every problem found."""
+    path = lab / "ledger" / "registry.jsonl"
+    lines, problems = check_chain(path.read_bytes() if path.exists() else b"")
+    return lines, problems or [*check_files(lab, lines), *check_order(lab, lines)]
+
+
+def main() -> int:
+    """Command line."""
+    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():
+        print(__doc__, file=sys.stderr)
+        return 2
+    lines, problems = verify(Path(sys.argv[1]))
+    for problem in problems:
+        print(problem)
+    if not problems:
+        print(f"{len(lines)} lines hold; last digest {lines[-1]['digest'] if lines else FIRST}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
