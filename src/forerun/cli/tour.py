@@ -32,6 +32,8 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("verify", "verify", "4. Promise", "check the ledger to the byte"),
     Entry("train", "train", "5. Train", "run a registered experiment; killed and resumed at any moment"),
     Entry("watch", "watch", "6. Watch", "is a run on course, and if not, why"),
+    Entry("record", "record", "6. Watch", "the records of runs: list, show, import, export, query, serve the W&B endpoint"),
+    Entry("replay", "replay", "6. Watch", "test the alarms: false-alarm rate and delay on planted incidents"),
     Entry("site", "site", "7. Show", "the public pages: build them as files or serve them live"),
 )
 

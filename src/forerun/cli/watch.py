@@ -14,22 +14,59 @@ app = typer.Typer(add_completion=False)
 def watch(
     source: Annotated[str, typer.Argument(help="run id, or wandb:ENTITY/PROJECT/RUN, tensorboard:DIR, mlflow:..., trackio:..., csv:FILE")],
     forecast: Annotated[Path | None, typer.Option(help="forecast JSON, as written by `forerun forecast`")] = None,
+    rungs: Annotated[
+        list[str] | None, typer.Option("--rung", help="a healthy smaller run of the same recipe (a source); repeat it")
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="judge once and leave")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="the report as JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="the report as JSON, one line a judgement")] = False,
+    every: Annotated[str, typer.Option(help="time between judgements: 120s, 2m, 1h")] = "120s",
+    notify: Annotated[str, typer.Option(help="webhook address or command; told when the state changes, report as JSON")] = "",
+    limits: Annotated[Path | None, typer.Option(help="limits calibrated by `forerun replay --calibrate`")] = None,
+    afterwards: Annotated[bool, typer.Option("--afterwards", help="the run is over: nothing can be late")] = False,
     lab: Annotated[Path, typer.Option(help="folder of the lab")] = Path("."),
 ) -> int:
     """Say whether a run is on course: 0 on course, 1 off course, 3 cannot tell.
 
     Example: forerun watch 007-top-k --forecast ledger/forecasts/007.json --once
     """
+    import sys
+    import time
+
     import orjson
+    from rich.console import Console
 
     from forerun.base.lab import Lab
-    from forerun.record.reader import open_run
+    from forerun.watch import live
     from forerun.watch.course import judge
+    from forerun.watch.inputs import load_forecast, load_limits
+    from forerun.watch.screen import screen
+    from forerun.watch.sources.all import connect
 
-    record = open_run(Lab(lab).run(source))
-    promise = orjson.loads(forecast.read_bytes()) if forecast else None
-    report = judge(record, promise)
-    print(orjson.dumps(report.as_json()).decode() if as_json else report.words())
-    return report.exit_code
+    home = Lab(lab)
+    promise, calibrated = load_forecast(forecast), load_limits(limits)
+    every_s = live.seconds(every)
+    healthy = [connect(rung, home).read() for rung in rungs or []]
+    run = connect(source, home)
+    if once:
+        record = run.read()
+        report = judge(record, promise, rungs=healthy, now=None if afterwards else time.time(), limits=calibrated)
+        if as_json:
+            print(orjson.dumps(report.as_json()).decode())
+        else:
+            Console().print(screen(record, report))
+        return report.exit_code
+    before = ""
+    console = Console()
+    for record, report, problem in live.watch(run, promise, every_s=every_s, limits=calibrated, rungs=healthy):
+        if report is None or record is None:
+            print(problem, file=sys.stderr)
+            continue
+        if as_json:
+            print(orjson.dumps(report.as_json()).decode(), flush=True)
+        else:
+            console.clear()
+            console.print(screen(record, report))
+        if notify and before and report.state != before and (failure := live.notify(notify, report)):
+            print(f"--notify: {failure}", file=sys.stderr)
+        before = report.state
+    return 0

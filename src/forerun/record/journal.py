@@ -19,6 +19,7 @@ import orjson
 
 from forerun.base.errors import RecordError, StorageError
 from forerun.base.files import storage_errors
+from forerun.record.mirror import Mirror
 from forerun.record.rows import RESERVED, read_rows
 from forerun.record.run import load_run
 from forerun.record.segments import next_row, seal
@@ -34,10 +35,11 @@ class Journal:
     Args:
         run_dir: `runs/<id>`, with a `run.json` made by `start_run`.
         writer: number of the writing process; each has a folder of its own and nobody else writes there.
+        mirror: another tracker that gets every row too; its failure is an event, never an error.
     Raises: RecordError when another live process holds this writer's journal.
     """
 
-    def __init__(self, run_dir: Path, writer: int = 0) -> None:
+    def __init__(self, run_dir: Path, writer: int = 0, *, mirror: Mirror | None = None) -> None:
         self.folder = run_dir / f"w{writer}"
         self.path = self.folder / "journal.jsonl"
         self._segment = max(len(load_run(run_dir).segments) - 1, 0)
@@ -47,6 +49,7 @@ class Journal:
             self._events = os.open(self.folder / "events.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         _end_torn_line(self.folder / "events.jsonl", self._events)
         self._lock = threading.Lock()
+        self._mirror = mirror
         self._failure: OSError | None = None
         self._torn = self._dirty = False
         self._closed = threading.Event()
@@ -78,6 +81,10 @@ class Journal:
             self._num_rows += 1
             if self._num_rows >= SEAL_ROWS or time.monotonic() - self._opened > SEAL_AGE_S:
                 self._seal()
+        if self._mirror is not None:
+            problem = self._mirror.send(step, {name: float(value) for name, value in metrics.items()})
+            if problem:
+                self.event("mirror_failed", step, message=problem)
 
     def event(self, kind: str, step: int, **fields: Any) -> None:
         """Append one typed event, durable when the call returns. `fields` are plain data."""
@@ -92,6 +99,8 @@ class Journal:
             return
         self._closed.set()
         self._syncer.join()
+        if self._mirror is not None:
+            self._mirror.close()
         with self._lock:
             try:
                 self._raise_failure()

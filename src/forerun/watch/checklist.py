@@ -24,11 +24,11 @@ ITEMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 
 def checklist(findings: Sequence[Finding]) -> tuple[CheckItem, ...]:
-    """The twelve items, each with its worst finding: off course before on course before cannot tell."""
+    """The twelve items: the worst alarm of an item's rules, or else what its first rule says."""
     items = []
     for item, rules, words in ITEMS:
         answers = [finding for finding in findings if finding.rule in rules]
-        answers.sort(key=lambda finding: ("off_course", "on_course", "cannot_tell").index(finding.state))
+        answers.sort(key=lambda finding: (finding.state != "off_course", rules.index(finding.rule)))
         if answers:
             items.append(
                 CheckItem(item=item, rules=rules, state=answers[0].state, value=answers[0].value, rule=words, evidence=answers[0].evidence)

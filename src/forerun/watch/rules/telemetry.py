@@ -72,7 +72,9 @@ def _stale(case: Case) -> list[Problem]:
     if any(case.now - float(event["time"]) < SILENT_S for event in case.record.events("heartbeat")):
         return []
     age = case.now - last_time(series)
-    if age > silence_allowed(series) and any(case.now - float(event["time"]) < SILENT_S for event in case.record.events("tracker_heartbeat")):
+    if age > silence_allowed(series) and any(
+        case.now - float(event["time"]) < SILENT_S for event in case.record.events("tracker_heartbeat")
+    ):
         words = f"the tracker is alive but its history stands at step {case.last_step:,} for {units.duration(age)}: a replay below its high-water mark, or a hang"
         return [Problem(LOSS, words, "record_high_water")]
     words = f"the last row is {units.duration(age)} old, one comes every {units.duration(step_interval(series))}: the record is stale or the run hangs"
