@@ -58,14 +58,24 @@ def train(rows: np.ndarray, num_centroids: int, *, seed: int, num_iterations: in
 
 
 def assign(rows: np.ndarray, centroids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nearest centroid of each row, int32 `[N]`, and the cosine to it, float32 `[N]`."""
+    """Nearest centroid of each row, int32 `[N]`, and the cosine to it, float32 `[N]`.
+
+    Blocks are padded to one shape: a product's last bits depend on its shape, and must not depend on how rows are partitioned.
+    """
     labels, cosine = np.empty(len(rows), np.int32), np.empty(len(rows), np.float32)
     transposed = np.ascontiguousarray(centroids.T)
-    for start in range(0, len(rows), BLOCK):
-        score = rows[start : start + BLOCK] @ transposed
+    block = min(BLOCK, max(64, (1 << 24) // len(centroids)))
+    padded = np.zeros((block, rows.shape[1]), np.float32)
+    for start in range(0, len(rows), block):
+        here = rows[start : start + block]
+        if len(here) < block:
+            padded[: len(here)], padded[len(here) :] = here, 0
+            here = padded
+        score = here @ transposed
         best = score.argmax(axis=1)
-        labels[start : start + BLOCK] = best
-        cosine[start : start + BLOCK] = score[np.arange(len(score)), best]
+        stop = min(start + block, len(rows))
+        labels[start:stop] = best[: stop - start]
+        cosine[start:stop] = score[np.arange(stop - start), best[: stop - start]]
     return labels, cosine
 
 

@@ -12,23 +12,47 @@ LEVELS = 127
 
 @dataclass(frozen=True)
 class QuantizationError:
-    """What int8 cost, over the vectors of one call."""
+    """What int8 cost, over some vectors."""
 
-    mean_cosine: float
-    min_cosine: float
-    clipped_fraction: float
+    num_vectors: int = 0
+    sum_cosine: float = 0.0
+    min_cosine: float = 1.0
+    num_clipped: int = 0
+    num_dimensions: int = 1
+
+    def __add__(self, other: QuantizationError) -> QuantizationError:
+        """Over both sets."""
+        return QuantizationError(
+            self.num_vectors + other.num_vectors,
+            self.sum_cosine + other.sum_cosine,
+            min(self.min_cosine, other.min_cosine),
+            self.num_clipped + other.num_clipped,
+            max(self.num_dimensions, other.num_dimensions),
+        )
+
+    def report(self) -> dict[str, float]:
+        """Rounded, so that sums taken in another order read the same."""
+        count = max(self.num_vectors, 1)
+        return {
+            "mean_cosine": round(self.sum_cosine / count, 6) if self.num_vectors else 1.0,
+            "min_cosine": round(self.min_cosine, 5),
+            "clipped_fraction": round(self.num_clipped / (count * self.num_dimensions), 9),
+        }
 
 
 def to_int8(vectors: np.ndarray, *, limit: float = RANGE) -> tuple[np.ndarray, QuantizationError]:
     """Unit vectors as int8 in steps of `limit / 127`, and how far that is from the originals."""
     scaled = np.rint(vectors * (LEVELS / limit))
     codes = np.clip(scaled, -LEVELS, LEVELS).astype(np.int8)
-    back = from_int8(codes)
-    filled = np.linalg.norm(vectors, axis=1) > 0
-    cosine = (back * vectors).sum(axis=1)[filled]
-    if not len(cosine):
-        return codes, QuantizationError(1.0, 1.0, 0.0)
-    return codes, QuantizationError(float(cosine.mean()), float(cosine.min()), float(np.mean(np.abs(scaled) > LEVELS)))
+    cosine = (from_int8(codes) * vectors).sum(axis=1)[np.linalg.norm(vectors, axis=1) > 0].astype(np.float64)
+    error = QuantizationError(
+        num_vectors=len(cosine),
+        sum_cosine=float(cosine.sum()),
+        min_cosine=float(cosine.min(initial=1.0)),
+        num_clipped=int((np.abs(scaled) > LEVELS).sum()),
+        num_dimensions=vectors.shape[1],
+    )
+    return codes, error
 
 
 def from_int8(codes: np.ndarray) -> np.ndarray:

@@ -28,7 +28,8 @@ class StaticEncoder:
 
     Args:
         vectors: float32 `[vocabulary, D]`.
-        tokenizer_json: of the table; SentencePiece style, spaces written as `▁`.
+        tokenizer_json: of the table. SentencePiece style (spaces written as `▁`) is applied to bare words; any other style
+            normalises and splits each word by its own rules.
         identity: what pins table and tokenizer, for the step's hash.
     """
 
@@ -39,7 +40,10 @@ class StaticEncoder:
         self.num_dimensions = vectors.shape[1]
         self._vectors = np.ascontiguousarray(vectors, np.float32)
         spec = json.loads(tokenizer_json)
-        spec |= {"normalizer": None, "post_processor": None, "truncation": None, "padding": None}
+        self._marks_spaces = SPACE_MARK in json.dumps([spec.get("normalizer"), spec.get("pre_tokenizer")], ensure_ascii=False)
+        if self._marks_spaces:
+            spec |= {"normalizer": None, "pre_tokenizer": None}
+        spec |= {"post_processor": None, "truncation": None, "padding": None}
         self._tokenizer = Tokenizer.from_str(json.dumps(spec))
         self._forget()
 
@@ -60,10 +64,11 @@ class StaticEncoder:
 
     def _learn(self, words: list[bytes], spaced: np.ndarray) -> None:
         """Tokenise the new words and append their token ids to the cache."""
-        texts = [
-            (SPACE_MARK if after_space else "") + word.decode("utf-8", "replace").replace(" ", SPACE_MARK)
-            for word, after_space in zip(words, spaced.tolist())
-        ]
+        texts = [word.decode("utf-8", "replace") for word in words]
+        if self._marks_spaces:
+            texts = [
+                (SPACE_MARK if after_space else "") + text.replace(" ", SPACE_MARK) for text, after_space in zip(texts, spaced.tolist())
+            ]
         encoded = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
         lengths = np.array([len(ids) for ids in encoded], np.int64)
         flat = np.array([index for ids in encoded for index in ids], np.int32)
@@ -89,6 +94,20 @@ def wordllama_encoder() -> StaticEncoder:
     vectors = load_file(str(table))["embedding.weight"].astype(np.float32)
     identity = f"wordllama:{file_digest(table)[:16]}:{file_digest(tokenizer)[:16]}"
     return StaticEncoder(vectors, tokenizer.read_text(encoding="utf-8"), identity)
+
+
+def folder_encoder(folder: Path) -> StaticEncoder:
+    """A static model saved by model2vec: model.safetensors with `embeddings`, and tokenizer.json."""
+    from safetensors.numpy import load_file
+
+    table, tokenizer = folder / "model.safetensors", folder / "tokenizer.json"
+    for path in (table, tokenizer):
+        if not path.exists():
+            raise ConfigError(
+                f"embed.model folder {folder} has no {path.name}", hint="save the static model with model2vec's save_pretrained"
+            )
+    identity = f"static:{file_digest(table)[:16]}:{file_digest(tokenizer)[:16]}"
+    return StaticEncoder(load_file(str(table))["embeddings"].astype(np.float32), tokenizer.read_text(encoding="utf-8"), identity)
 
 
 def normalized(vectors: np.ndarray) -> np.ndarray:

@@ -92,7 +92,7 @@ def split(data, offsets, classes, fold):
                 while stop < end and classes[data[stop]] == MARK and stop - at < LONGEST_RUN:
                     stop += 1
             marked = spaced and not fold and kind != SPACE
-            value = np.uint64(0xCBF29CE484222325) ^ np.uint64(1 if marked else 0)
+            value = np.uint64(0x9E3779B97F4A7C15 if marked else 0xCBF29CE484222325)  # far apart, so a mark never equals a letter
             for index in range(at, stop):
                 byte = data[index]
                 if fold and 65 <= byte <= 90:

@@ -48,7 +48,8 @@ class Student:
 
     def predict(self, texts: pa.Array | pa.ChunkedArray, vectors: np.ndarray, statistics: np.ndarray) -> np.ndarray:
         """Raw scores, float32 `[N, T]`."""
-        out = _dense(vectors, statistics, self.centre, self.spread) @ self.dense
+        out = np.zeros((len(vectors), self.dense.shape[1]), np.float32)
+        _add_dense(_dense(vectors, statistics, self.centre, self.spread), self.dense, out)
         data, offsets = buffers(texts)
         _add_hashed(data, offsets, CLASSES, self.hashed, np.float32(HASHED_SCALE), out)
         return out
@@ -75,6 +76,15 @@ def fit(texts: pa.Array | pa.ChunkedArray, vectors: np.ndarray, statistics: np.n
 def _dense(vectors: np.ndarray, statistics: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> np.ndarray:
     standard = np.clip((shares(statistics) - centre) / spread, -4, 4) * STATISTIC_SCALE
     return np.hstack([vectors, standard, np.ones((len(vectors), 1))]).astype(np.float32)
+
+
+@nb.njit(nogil=True, cache=True)
+def _add_dense(rows, weights, out):
+    """A matrix product with one order of summation, so that a score does not depend on how many rows are scored together."""
+    for document in range(rows.shape[0]):
+        for index in range(rows.shape[1]):
+            for target in range(weights.shape[1]):
+                out[document, target] += rows[document, index] * weights[index, target]
 
 
 @nb.njit(nogil=True, cache=True)

@@ -1,0 +1,76 @@
+"""Vectors from an OpenAI-compatible `/embeddings`: small requests, retried, halved when too large, order kept."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from forerun.base.errors import SourceError
+from forerun.curate.embed.static import normalized
+
+if TYPE_CHECKING:
+    from forerun.curate.embed.encoders import EmbedConfig
+
+BATCH = 8  # source: Marin's pipeline sends eight documents a request
+MAX_RETRIES = 6  # assumed: about 25 s of patience in all
+TIMEOUT_S = 120.0  # assumed
+
+
+class EndpointEncoder:
+    """Documents are sent as they are, cut at `max_chars`; empty ones are not sent."""
+
+    def __init__(self, config: EmbedConfig) -> None:
+        import httpx
+
+        self._config = config
+        self._client = httpx.Client(timeout=TIMEOUT_S)
+        self.identity = f"endpoint:{config.model}:{config.max_chars}"
+        self.num_dimensions = self._request(["dimension"]).shape[1]
+
+    def encode(self, texts: pa.Array | pa.ChunkedArray) -> np.ndarray:
+        """Unit vectors. Raises: SourceError when the server stays away or answers with another number of vectors."""
+        column = [(text or "")[: self._config.max_chars or None] for text in texts.to_pylist()]
+        out = np.zeros((len(column), self.num_dimensions), np.float32)
+        filled = [index for index, text in enumerate(column) if text.strip()]
+        for start in range(0, len(filled), BATCH):
+            chosen = filled[start : start + BATCH]
+            out[chosen] = self._request([column[index] for index in chosen])
+        return normalized(out)
+
+    def _request(self, texts: list[str]) -> np.ndarray:
+        import httpx
+
+        key = os.environ.get(self._config.api_key_variable)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        address, reason = f"{self._config.url.rstrip('/')}/embeddings", ""
+        for attempt in range(MAX_RETRIES):
+            try:
+                response = self._client.post(address, json={"model": self._config.model, "input": texts}, headers=headers)
+            except httpx.HTTPError as error:
+                reason = type(error).__name__
+                time.sleep(0.2 * 2**attempt)
+                continue
+            if response.status_code == 413 and len(texts) > 1:
+                half = len(texts) // 2
+                return np.concatenate([self._request(texts[:half]), self._request(texts[half:])])
+            if response.status_code == 429 or response.status_code >= 500:
+                reason = f"status {response.status_code}"
+                time.sleep(0.2 * 2**attempt)
+                continue
+            if response.status_code != 200:
+                raise SourceError(
+                    f"{address} answered {response.status_code}: {response.text[:120]}", hint="check embed.model and embed.max_chars"
+                )
+            rows = sorted(response.json()["data"], key=lambda row: row["index"])
+            if len(rows) != len(texts):
+                raise SourceError(
+                    f"{address} gave {len(rows)} vectors for {len(texts)} texts", hint="use a server that answers every input"
+                )
+            return np.array([row["embedding"] for row in rows], np.float32)
+        raise SourceError(
+            f"{address} failed {MAX_RETRIES} times: {reason}", hint="start the server and run again; finished partitions are kept"
+        )

@@ -1,0 +1,42 @@
+"""A fitted quality model as one file, checked against its digest when read."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+
+from forerun.base.errors import DataError
+from forerun.base.files import write_atomic
+from forerun.curate.quality.calibrate import Calibration
+from forerun.curate.quality.model import QualityModel
+from forerun.curate.quality.student import Student
+
+
+def save_quality(model: QualityModel, path: Path) -> None:
+    """Write the model whole or not at all."""
+    student = model.student
+    facts = {"cuts": model.calibration.cuts, "report": model.report, "digest": student.digest}
+    buffer = io.BytesIO()
+    np.savez(
+        buffer,
+        dense=student.dense,
+        hashed=student.hashed,
+        centre=student.centre,
+        spread=student.spread,
+        facts=np.frombuffer(json.dumps(facts).encode(), np.uint8),
+    )
+    write_atomic(path, buffer.getvalue())
+
+
+def load_quality(path: Path) -> QualityModel:
+    """Read what `save_quality` wrote. Raises: DataError when the weights are not those the digest names."""
+    with np.load(path) as arrays:
+        facts = json.loads(arrays["facts"].tobytes())
+        student = Student(arrays["dense"], arrays["hashed"], arrays["centre"], arrays["spread"])
+    if student.digest != facts["digest"]:
+        raise DataError(f"{path} was changed: its weights do not match their digest", hint="delete it and run again")
+    cuts = {name: tuple(values) for name, values in facts["cuts"].items()}
+    return QualityModel(student, Calibration(cuts), facts["report"])

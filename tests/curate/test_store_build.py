@@ -1,0 +1,162 @@
+"""Clean documents become a store with readable domains; kills, partitions and unchanged re-runs change nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import xxhash
+
+from forerun.base.errors import ConfigError, DataError
+from forerun.base.lab import Lab
+from forerun.curate.build import BuildConfig, build_store
+from forerun.curate.cluster.domains import ClusterConfig
+from forerun.curate.embed.encoders import EmbedConfig
+from forerun.curate.quality.model import QualityConfig
+from forerun.curate.tokenise import TokeniseConfig
+from forerun.curate.verify import verify_store
+from forerun.loader.manifest import Source
+
+SUBJECTS = {
+    "astronomy": "galaxy star telescope orbit planet comet nebula light mass moon spectrum redshift dwarf cluster dust sun eclipse",
+    "cooking": "butter oven recipe flour sauce garlic onion boil simmer pepper dough bake salt spoon cream lemon roast",
+    "law": "court judge statute plaintiff contract appeal jury evidence defendant liability clause tribunal verdict motion counsel",
+    "sailing": "harbour mast sail keel rudder anchor wind tide deck hull crew knot compass storm rope lee starboard",
+    "music": "melody chord violin rhythm opera harmony piano sonata tempo choir orchestra flute concert string bass song note",
+    "garden": "soil seed root leaf prune compost bulb tomato rose hedge weed shade bloom lawn water harvest fruit",
+}
+CONFIG = BuildConfig(
+    cluster=ClusterConfig(num_domains=6, num_fine=48, floor=0.05),
+    quality=QualityConfig(num_labels=300),
+    tokenise=TokeniseConfig(vocab_size=600),
+    held_out_fraction=0.05,
+)
+
+
+def documents(num: int, seed: int = 0) -> pa.Table:
+    rng = random.Random(seed)
+    glue = ["the", "of", "and", "to", "a", "in", "is", "that", "it", "for", "was", "as", "with", "be", "by", "on"]
+    rows = []
+    for index in range(num):
+        source = rng.choice(list(SUBJECTS))
+        words = [rng.choice(SUBJECTS[source].split() if rng.random() < 0.6 else glue) for _ in range(rng.randrange(30, 120))]
+        text = f"{' '.join(words).capitalize()}. Note {index}."
+        rows.append(
+            {"id": xxhash.xxh3_128_hexdigest(text.encode()), "source": source, "source_id": str(index), "text": text, "language": "en"}
+        )
+    return pa.Table.from_pylist(rows).sort_by("id")
+
+
+def partitions(folder: Path, table: pa.Table, count: int) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    size = -(-table.num_rows // count)
+    paths = [folder / f"part-{index}.parquet" for index in range(count)]
+    for index, path in enumerate(paths):
+        pq.write_table(table.slice(index * size, size), path)
+    return paths
+
+
+def sources() -> list[Source]:
+    return [Source(name=name, licence="CC0", revision="1", num_documents_in=0, num_documents=0, num_tokens=0) for name in SUBJECTS]
+
+
+def store_files(lab: Lab, digest: str) -> dict[str, bytes]:
+    folder = lab.store / digest
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory):
+    root = tmp_path_factory.mktemp("build")
+    lab = Lab(root / "lab")
+    paths = partitions(root / "in", documents(900), 3)
+    return lab, paths, build_store(lab, "subjects", paths, sources(), CONFIG, quiet=True)
+
+
+def test_domains_are_the_subjects_and_carry_their_names(built):
+    lab, _, manifest = built
+    assert verify_store(lab, manifest.digest, quiet=True).problems == ()
+    assert {cell.domain for cell in manifest.cells} == set(SUBJECTS)
+    report = next(step.report for step in manifest.steps if step.name == "cluster")
+    assert report["intruder_test"]["accuracy"] > 0.9
+    assert report["stability_adjusted_rand"] > 0.9
+    assert len(manifest.held_out) == 6
+    assert {step.name for step in manifest.steps} == {"embed", "cluster", "quality", "tokenise"}
+
+
+def test_the_manifest_says_which_teacher_and_engine_ran(built):
+    reports = {step.name: step.report for step in built[2].steps}
+    assert reports["quality"]["teacher"] == "heuristic-1"
+    assert reports["tokenise"]["engine"] in ("gigatoken", "tokenizers")
+    assert reports["embed"]["quantization"]["mean_cosine"] > 0.999
+
+
+def test_other_partitions_give_a_byte_identical_store(built, tmp_path: Path):
+    lab, _, manifest = built
+    other = Lab(tmp_path / "lab")
+    again = build_store(other, "subjects", partitions(tmp_path / "in", documents(900), 7), sources(), CONFIG, quiet=True)
+    assert again.digest == manifest.digest
+    assert store_files(other, again.digest) == store_files(lab, manifest.digest)
+
+
+def test_an_unchanged_build_is_not_built_again_and_a_changed_parameter_never_reuses_it(built):
+    lab, paths, manifest = built
+    started = time.process_time()
+    assert build_store(lab, "subjects", paths, sources(), CONFIG, quiet=True) == manifest
+    assert time.process_time() - started < 0.5
+    changed = BuildConfig(cluster=CONFIG.cluster, quality=CONFIG.quality, tokenise=TokeniseConfig(vocab_size=500), held_out_fraction=0.05)
+    assert build_store(lab, "subjects", paths, sources(), changed, quiet=True).vocab_size == 500
+
+
+def test_a_build_killed_at_any_stage_continues_to_the_same_store(built, tmp_path: Path):
+    lab, _, manifest = built
+    paths = partitions(tmp_path / "in", documents(900), 3)
+    home = tmp_path / "lab"
+    code = (
+        "import sys; sys.path[:0] = sys.argv[2:]\nfrom pathlib import Path\n"
+        "import test_store_build as t\nfrom forerun.base.lab import Lab\n"
+        f"paths = [Path(p) for p in {[str(path) for path in paths]!r}]\n"
+        "print(t.build_store(Lab(Path(sys.argv[1])), 'subjects', paths, t.sources(), t.CONFIG, quiet=True).digest)"
+    )
+    command = [sys.executable, "-c", code, str(home), str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+    for wait_for in ("vectors-000001.npy", "quality.npz", "store/runs/000001"):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline and not list(home.glob(f"store/.build-*/{wait_for}")):
+            time.sleep(0.005)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert not list(home.glob("manifests/*.json"))
+    final = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert final.stdout.strip() == manifest.digest
+    assert store_files(Lab(home), manifest.digest) == store_files(lab, manifest.digest)
+
+
+def test_a_text_that_spells_the_end_of_document_token_stays_text(tmp_path: Path):
+    table = documents(60)
+    texts = table["text"].to_pylist()
+    texts[0] += " <|endoftext|> and on"
+    table = table.set_column(table.column_names.index("text"), "text", pa.array(texts))
+    lab = Lab(tmp_path / "lab")
+    manifest = build_store(lab, "injected", partitions(tmp_path / "in", table, 1), sources(), CONFIG, quiet=True)
+    assert verify_store(lab, manifest.digest, quiet=True).problems == ()  # verification counts end tokens against documents
+
+
+def test_unusable_input_says_what_to_do(tmp_path: Path):
+    lab = Lab(tmp_path / "lab")
+    with pytest.raises(DataError, match="no document is left"):
+        build_store(lab, "none", partitions(tmp_path / "empty", documents(3).slice(0, 0), 1), sources(), CONFIG, quiet=True)
+    with pytest.raises(DataError, match="too few to learn quality"):
+        build_store(lab, "few", partitions(tmp_path / "few", documents(5), 1), sources(), CONFIG, quiet=True)
+    with pytest.raises(DataError, match="not among the sources"):
+        build_store(lab, "undeclared", partitions(tmp_path / "some", documents(60), 1), sources()[:1], CONFIG, quiet=True)
+    with pytest.raises(ConfigError, match=r"embed\.model must be given"):
+        EmbedConfig(encoder="onnx")
