@@ -92,6 +92,36 @@ def score(
     return 0
 
 
+@app.command(
+    help="Bring a forecast up to date with the run's own first part and its declared changes.\n\n"
+    "Example: forerun forecast update forecast.json --evals run.csv --change 108000:data --json"
+)
+def update(
+    path: Annotated[Path, typer.Argument(metavar="FORECAST.json", help="as written by `forerun forecast --json`")],
+    evals: Annotated[Path, typer.Option(help="CSV: step,loss_nats of the run so far")],
+    change: Annotated[
+        list[str] | None, typer.Option(help="STEP:KIND or STEP:KIND:OFFSET:SD (relative), one for each declared change")
+    ] = None,
+    eval_name: Annotated[str, typer.Option("--eval", help="name of the evaluation, when the CSV has a column `eval`")] = "",
+    lab: Annotated[Path | None, typer.Option(help="lab whose ledger/forecasts/ keeps the forecast (default: . if it has a ledger)")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="the forecast as JSON")] = False,
+) -> int:
+    from forerun.base.config import canonical_json
+    from forerun.ladder.rungs import read_outcome
+    from forerun.ladder.store import keep, load
+    from forerun.ladder.text import forecast_text
+    from forerun.ladder.update import change_of
+    from forerun.ladder.update import update as update_forecast
+
+    steps, losses = read_outcome(evals, eval_name=eval_name)
+    answer = update_forecast(load(path), steps, losses, [change_of(text) for text in change or []])
+    print(canonical_json(answer).decode() if as_json else forecast_text(answer))
+    kept = keep(answer, lab)
+    if kept is not None:
+        print(f"kept as {kept}", file=sys.stderr)
+    return 0
+
+
 def _floor(text: str) -> float | None:
     from forerun.base.errors import ConfigError
 

@@ -19,7 +19,7 @@ BATCH_EXPONENT = 0.383  # assumed: batch over tokens, dense AdamW fit, arXiv:250
 USUAL_SHARE = 0.4  # assumed: reducible share of the loss at the target's compute / 300; from 0.35 to 0.5 in the public ladders
 SIZES = (3, 4, 5, 6)
 STEPS_BETWEEN = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)  # compute ratio between neighbouring rungs
-NUM_DRAWS = 8  # derived: widths of repeated designs agree to a tenth
+NUM_DRAWS = 4  # derived: widths of repeated designs agree to a tenth
 FEWEST_STEPS = 1000  # assumed: fewer updates and the end of a rung is still its beginning
 WIDTH_PER_90 = 3.29  # derived: a normal 90% interval in standard deviations
 

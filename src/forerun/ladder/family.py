@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from forerun.base.errors import ConfigError
 from forerun.ladder.rungs import Target
-from forerun.ladder.transfer import BATCH_EXPONENT, TOKENS_EXPONENT, TOKENS_PER_ACTIVE_PARAM, WIDTH_EXPONENT, num_steps, transferred
+from forerun.ladder.transfer import BATCH_EXPONENT, TOKENS_EXPONENT, WIDTH_EXPONENT, transferred
 from forerun.model.config import ModelConfig
 from forerun.model.count import fit_compute, num_active_params
 from forerun.optim.config import OptimConfig
+from forerun.plan.length import TOKENS_PER_ACTIVE_PARAM, num_steps
 from forerun.train.config import RunConfig
 
 

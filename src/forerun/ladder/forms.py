@@ -64,7 +64,8 @@ def fit_power(compute: np.ndarray, losses: np.ndarray, *, floor: float | None = 
     grid = np.geomspace(LEAST_EXPONENT, LARGEST_EXPONENT, 60)
     start = grid[int(np.argmin([project(float(a))[0] for a in grid]))]
     bounds = (max(LEAST_EXPONENT, start / 1.2), min(LARGEST_EXPONENT, start * 1.2))
-    exponent = float(minimize_scalar(lambda a: project(a)[0], bounds=bounds, method="bounded").x)
+    found: Any = minimize_scalar(lambda a: project(a)[0], bounds=bounds, method="bounded")
+    exponent = float(found.x)
     _, fitted, amplitude = project(exponent)
     return PowerLaw(floor=fitted, amplitude=amplitude * centre**exponent, exponent=exponent)
 
@@ -84,7 +85,7 @@ def fit_surface_huber(num_params: np.ndarray, train_tokens: np.ndarray, losses: 
         options = {"maxiter": num_steps, "ftol": 1e-13}
         return minimize(_huber, start, args=(log_n, log_d, log_l), jac=True, method="L-BFGS-B", options=options)
 
-    rough = sorted((descend(np.array(start, float), 40) for start in starts), key=lambda found: found.fun)
+    rough: list[Any] = sorted((descend(np.array(start, float), 40) for start in starts), key=lambda found: found.fun)
     best = min((descend(found.x, 2000) for found in rough[:4]), key=lambda found: found.fun)
     a, b, e, alpha, beta = (float(value) for value in best.x)
     return SurfaceLaw(floor=float(np.exp(e)), a=float(np.exp(a)), alpha=alpha, b=float(np.exp(b)), beta=beta)

@@ -57,7 +57,7 @@ class OlmoRun:
     def rung(self, eval_name: str) -> Rung:
         """As a rung of a ladder; compute is 6 N D."""
         loss = self.losses[eval_name]
-        kept = np.isfinite(loss)
+        kept = np.isfinite(loss) & (self.steps > 0)
         return Rung(
             name=f"{self.size}-{self.length}xC",
             train_steps=int(self.steps[-1]),

@@ -41,16 +41,20 @@ def status(runs: Sequence[RunConfig], lab: Lab, metric: str = LADDER_METRIC) -> 
 
 
 def run_ladder(
-    runs: Sequence[RunConfig], lab: Lab, *, registration_of: Callable[[RunConfig], Any], on_rung: Callable[[RungStatus], None] | None = None
+    runs: Sequence[RunConfig],
+    lab: Lab,
+    *,
+    train: Callable[..., Any],
+    registration_of: Callable[[RunConfig], Any],
+    on_rung: Callable[[RungStatus], None] | None = None,
 ) -> list[RungStatus]:
     """Train every rung that is not finished, in order; an interrupted one continues from its last checkpoint.
 
     Args:
+        train: `forerun.train.loop.train`; handed in because this package never imports JAX.
         registration_of: the promise each rung runs under, or None for a deliberately unregistered one.
         on_rung: told the status of each rung when it is done or skipped.
     """
-    from forerun.train.loop import train
-
     done = []
     for run in runs:
         if _status(run, lab, LADDER_METRIC).state != "finished":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from forerun.base.config import digest_of, load_json
+from forerun.base.config import decode, digest_of, load_json
 from forerun.base.errors import RegistryError
 from forerun.base.files import write_json
 from forerun.base.lab import Lab
@@ -27,8 +27,9 @@ def keep(forecast: Forecast, lab: Path | None) -> Path | None:
 
 def load(path: Path) -> Forecast:
     """A forecast from its file. Raises: ConfigError when malformed, RegistryError when it was edited after it was made."""
-    forecast = load_json(path, Forecast)
-    if forecast.id != identity(forecast):
+    raw = load_json(path, dict)
+    forecast = decode(raw, Forecast, where=str(path))
+    if forecast.id != digest_of({**raw, "id": ""})[:16]:
         raise RegistryError(
             f"{path} was changed after it was made: its id {forecast.id!r} does not match its content", hint="use the original"
         )

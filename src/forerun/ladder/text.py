@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 
 from forerun.base import units
 from forerun.ladder.answer import Forecast
+from forerun.ladder.family import target_of
 from forerun.ladder.score import Score
+from forerun.model.count import num_active_params
 
 if TYPE_CHECKING:
     from forerun.ladder.bench import Row, Task
+    from forerun.ladder.design import Design
+    from forerun.ladder.run import RungStatus
+    from forerun.train.config import RunConfig
 
 _SHOWN = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
@@ -63,5 +68,76 @@ def bench_text(rows: Sequence[Row], tasks: Sequence[Task]) -> str:
     lines += [
         f"  {task.name}\n{'':32}{task.error:8.2%} {task.baseline_error:9.2%} {task.inside:11.0%} {task.width:9.1%} {task.num_outcomes:9}"
         for task in tasks
+    ]
+    return "\n".join(lines)
+
+
+def plan_rows(runs: Sequence[RunConfig]) -> list[dict[str, float | int | str]]:
+    """What a planned ladder is, one row a run; compute is `fit_compute`."""
+    rows = []
+    for run in runs:
+        size = target_of(run)
+        rows.append(
+            {
+                "rung": run.name,
+                "d_model": run.model.d_model,
+                "num_active_params": num_active_params(run.model),
+                "train_steps": size.train_steps,
+                "batch_tokens": run.train.batch_tokens,
+                "train_tokens": run.train.train_tokens,
+                "compute_per_step": size.compute_per_step,
+                "fit_compute": size.compute,
+                "muonh_learning_rate": run.optim.muonh_learning_rate,
+                "seed": run.train.seed,
+            }
+        )
+    return rows
+
+
+def plan_text(runs: Sequence[RunConfig]) -> str:
+    """The planned ladder as a table with its total cost."""
+    width = max(len(run.name) for run in runs)
+    lines = [f"{'rung':{width}}  active   steps  tokens  fit_compute      rate     seed"]
+    for row, run in zip(plan_rows(runs), runs):
+        lines.append(
+            f"{run.name:{width}}  {units.count(float(row['num_active_params'])):>6} {row['train_steps']:>7} {units.count(run.train.train_tokens):>7}"
+            f"  {units.flops(float(row['fit_compute'])):14} {run.optim.muonh_learning_rate:8.5f} {run.train.seed:>5}"
+        )
+    lines.append(f"all together {units.flops(sum(float(row['fit_compute']) for row in plan_rows(runs)))}")
+    return "\n".join(lines)
+
+
+def status_rows(found: Sequence[RungStatus]) -> list[dict[str, float | int | str | None]]:
+    """How far each rung is, one row a run."""
+    return [
+        {"rung": each.run_id, "state": each.state, "last_step": each.last_step, "num_steps": each.num_steps, "loss": each.loss}
+        for each in found
+    ]
+
+
+def status_text(found: Sequence[RungStatus]) -> str:
+    """How far each rung is, one line a run."""
+    width = max(len(each.run_id) for each in found)
+    return "\n".join(
+        f"{each.run_id:{width}}  {each.state:9} {each.last_step:>8}/{each.num_steps:<8}" + (f" loss {each.loss:.4f}" if each.loss else "")
+        for each in found
+    )
+
+
+def design_text(found: Sequence[Design]) -> str:
+    """The best ladder rung by rung, then the trade: the best of each number of rungs and spacing."""
+    best = found[0]
+    lines = [
+        f"best: {len(best.rungs)} rungs, {best.spacing:g} times apart, expected 90% width of the final loss {best.expected_width90:.1%}"
+    ]
+    lines.append("  compute           size/target  batch/target    steps")
+    lines += [
+        f"  {units.flops(rung.compute):16} {rung.size_fraction:12.4f} {rung.batch_fraction:13.3f} {rung.train_steps:8,}"
+        for rung in best.rungs
+    ]
+    lines += ["", "the trade: expected width90 by number of rungs and spacing", "  rungs  spacing  width90  fewest steps"]
+    lines += [
+        f"  {len(each.rungs):5}  {each.spacing:7g}  {each.expected_width90:7.1%}  {min(rung.train_steps for rung in each.rungs):12,}"
+        for each in found
     ]
     return "\n".join(lines)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from forerun.base.config import digest_of
-from forerun.base.errors import DataError
+from forerun.base.errors import ConfigError, DataError
 from forerun.ladder.answer import Band, CurvePoint, Forecast
 from forerun.ladder.store import identity
 
@@ -40,6 +40,18 @@ class Change:
     """Relative shift of the loss where a paired window measured it; None leaves it to the prior of its kind."""
     offset_sd: float = 0.0
     """Of the measured offset."""
+
+
+def change_of(text: str) -> Change:
+    """A change from `STEP:KIND` or `STEP:KIND:OFFSET:SD`. Raises: ConfigError for another shape."""
+    parts = text.split(":")
+    try:
+        if len(parts) == 2:
+            return Change(first_step=int(parts[0]), kind=parts[1])
+        step, kind, offset, sd = parts
+        return Change(first_step=int(step), kind=kind, offset=float(offset), offset_sd=float(sd))
+    except ValueError:
+        raise ConfigError(f"--change must be STEP:KIND or STEP:KIND:OFFSET:SD, got {text!r}", hint="for example 108000:data") from None
 
 
 def update(forecast: Forecast, steps: np.ndarray, losses: np.ndarray, changes: Sequence[Change] = ()) -> Forecast:

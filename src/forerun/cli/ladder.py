@@ -1,0 +1,163 @@
+"""`forerun ladder`: plan rungs from one dial, run them, see how far they are, design a ladder for a budget."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from forerun.registry.register import Registration
+    from forerun.train.config import RunConfig
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Small runs of the same recipe that predict the big one.\n\nExample: forerun ladder plan base.json --widths 64,96,128,192 --out rungs",
+)
+
+LabOption = Annotated[Path, typer.Option(help="folder of the lab")]
+FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="as written by `forerun ladder plan --out`")]
+JsonOption = Annotated[bool, typer.Option("--json", help="as JSON")]
+
+
+@app.command(
+    help="Rungs from one dial: equal recipe and tokens per active parameter, rates transferred.\n\n"
+    "Example: forerun ladder plan base.json --widths 64,96,128,192 --tokens-per-active-param 20 --repeat 96:1,2 --out rungs"
+)
+def plan(
+    base: Annotated[Path, typer.Argument(metavar="BASE.json", help="run config of the recipe at any size")],
+    widths: Annotated[str, typer.Option(help="d_model of each rung")],
+    tokens_per_active_param: Annotated[float, typer.Option(help="ratio of every rung and of the target")] = 791,
+    repeat: Annotated[list[str] | None, typer.Option(help="WIDTH:SEED,SEED to measure seed noise at a width")] = None,
+    rates: Annotated[str, typer.Option(help="`relative` to the base run's, or the published law's own: `transfer`")] = "relative",
+    out: Annotated[Path | None, typer.Option(help="folder for one run config a rung")] = None,
+    as_json: JsonOption = False,
+) -> int:
+    from forerun.base.config import load_json
+    from forerun.ladder.family import Dial, family
+    from forerun.ladder.folder import write_plan
+    from forerun.ladder.text import plan_rows, plan_text
+    from forerun.train.config import RunConfig
+
+    dial = Dial(
+        widths=tuple(_whole_numbers(widths, "--widths")),
+        tokens_per_active_param=tokens_per_active_param,
+        extra_seeds=dict(_repeat(text) for text in repeat or []),
+        rates=rates,
+    )
+    runs = family(load_json(base, RunConfig), dial)
+    print(json.dumps(plan_rows(runs)) if as_json else plan_text(runs))
+    if out is not None:
+        print(f"wrote {len(write_plan(runs, out))} run configs to {out}", file=sys.stderr)
+    return 0
+
+
+@app.command(
+    help="Train every rung that is not finished; interrupted ones continue.\n\nExample: forerun ladder run rungs --lab lab\n\n"
+    "Every rung runs under a promise: one it has, or with --owner an exploratory one made here."
+)
+def run(
+    folder: FolderArgument,
+    owner: Annotated[str, typer.Option(help="register rungs that have no promise yet, in this name")] = "",
+    unregistered: Annotated[bool, typer.Option("--unregistered", help="run without a promise; the record says so for ever")] = False,
+    lab: LabOption = Path("."),
+    as_json: JsonOption = False,
+) -> int:
+    from forerun.base.config import digest_of
+    from forerun.base.lab import Lab
+    from forerun.ladder.folder import read_plan
+    from forerun.ladder.promise import promise_rung
+    from forerun.ladder.run import run_ladder
+    from forerun.ladder.text import status_rows, status_text
+    from forerun.registry.gate import require_registered
+    from forerun.train.loop import train
+
+    where = Lab(lab)
+
+    def registration_of(config: RunConfig) -> Registration | None:
+        if unregistered:
+            return None
+        return promise_rung(config, where, owner=owner) if owner else require_registered(where, digest_of(config))
+
+    done = run_ladder(
+        read_plan(folder),
+        where,
+        train=train,
+        registration_of=registration_of,
+        on_rung=lambda rung: print(f"{rung.run_id}: {rung.state}", file=sys.stderr),
+    )
+    print(json.dumps(status_rows(done)) if as_json else status_text(done))
+    return 0 if all(rung.state == "finished" for rung in done) else 1
+
+
+@app.command(help="How far each rung is.\n\nExample: forerun ladder status rungs --lab lab")
+def status(folder: FolderArgument, lab: LabOption = Path("."), as_json: JsonOption = False) -> int:
+    from forerun.base.lab import Lab
+    from forerun.ladder.folder import read_plan
+    from forerun.ladder.run import status as status_of
+    from forerun.ladder.text import status_rows, status_text
+
+    found = status_of(read_plan(folder), Lab(lab))
+    print(json.dumps(status_rows(found)) if as_json else status_text(found))
+    return 0
+
+
+@app.command(help="Rungs on record as the CSVs `forerun forecast` reads.\n\nExample: forerun ladder export rungs --lab lab --out .")
+def export(
+    folder: FolderArgument, out: Annotated[Path, typer.Option(help="where rungs.csv and evals.csv go")], lab: LabOption = Path(".")
+) -> int:
+    from forerun.base.lab import Lab
+    from forerun.ladder.folder import read_plan, write_tables
+    from forerun.ladder.run import rungs_of
+
+    for path in write_tables(rungs_of(read_plan(folder), Lab(lab)), out):
+        print(path)
+    return 0
+
+
+@app.command(
+    help="The ladder whose forecast would be narrowest for a share of the target's compute, and the trade.\n\n"
+    "Example: forerun ladder design --target target.json --budget 1%"
+)
+def design(
+    target: Annotated[Path, typer.Option(help="JSON: train_steps, compute_per_step")],
+    budget: Annotated[str, typer.Option(help="of the target's compute, all rungs together, such as 1%")] = "1%",
+    repeats: Annotated[int, typer.Option(min=0, help="extra seeds of the second rung, paid from the same budget")] = 0,
+    as_json: JsonOption = False,
+) -> int:
+    from dataclasses import asdict
+
+    from forerun.ladder.design import designs
+    from forerun.ladder.rungs import read_target
+    from forerun.ladder.text import design_text
+
+    found = designs(read_target(target), _share(budget), repeats=repeats)
+    print(json.dumps([asdict(each) for each in found]) if as_json else design_text(found))
+    return 0
+
+
+def _whole_numbers(text: str, flag: str) -> list[int]:
+    from forerun.base.errors import ConfigError
+
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"{flag} must be whole numbers with commas between, got {text!r}", hint="for example 64,96,128") from None
+
+
+def _repeat(text: str) -> tuple[int, tuple[int, ...]]:
+    width, _, seeds = text.partition(":")
+    return _whole_numbers(width, "--repeat")[0], tuple(_whole_numbers(seeds, "--repeat"))
+
+
+def _share(text: str) -> float:
+    from forerun.base.errors import ConfigError
+
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise ConfigError(f"--budget must be a share, got {text!r}", hint="for example 1% or 0.01") from None
