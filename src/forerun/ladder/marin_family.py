@@ -7,7 +7,9 @@ from typing import Any
 from forerun.ladder.transfer import transferred
 from forerun.model import count
 from forerun.plan.length import TOKENS_PER_ACTIVE_PARAM
-from forerun.plan.presets import RUNGS, marin_rung
+from forerun.plan.presets import HERO_D_MODEL, RUNGS, marin_rung
+
+HERO_TOKENS = 18.0e12  # derived: the published hero rates 0.003291 and 0.000759 are those of 18.0T tokens, its 390,251 steps make 18.005T
 
 
 def marin_ladder(tokens_per_active_param: float = TOKENS_PER_ACTIVE_PARAM) -> list[dict[str, Any]]:
@@ -15,7 +17,8 @@ def marin_ladder(tokens_per_active_param: float = TOKENS_PER_ACTIVE_PARAM) -> li
     rows = []
     for d_model in RUNGS:
         run = marin_rung(d_model, tokens_per_active_param)
-        optim = transferred(d_model=d_model, train_tokens=run.train_tokens, batch_tokens=run.batch_tokens)
+        published = d_model == HERO_D_MODEL and tokens_per_active_param == TOKENS_PER_ACTIVE_PARAM
+        optim = transferred(d_model=d_model, train_tokens=HERO_TOKENS if published else run.train_tokens, batch_tokens=run.batch_tokens)
         rows.append(
             {
                 "name": run.name,

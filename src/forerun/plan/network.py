@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
-from forerun.model import count
 from forerun.parallel.config import Transport, TransportConfig
 from forerun.plan.devices import Device
 from forerun.plan.memory import sharded_sizes
@@ -98,8 +97,3 @@ def _split(total: float, group: int, device: Device, stride: int = 1) -> Traffic
         return Traffic(0.0, total)
     inside = min(1.0, max(0.0, (device.inner_devices / stride - 1) / (group / stride - 1))) if group > stride else 1.0
     return Traffic(total * inside, total * (1 - inside))
-
-
-def head_share(run: PlannedRun) -> float:
-    """Share of forward FLOPs in the output head."""
-    return count.forward_flops(run.model, run.seq_len)["head"] / count.forward_flops_per_token(run.model, run.seq_len)

@@ -72,6 +72,7 @@ def preset(name: str, tokens_per_active_param: float | None = None) -> PlannedRu
             batch_size=batch_size,
             num_steps=num_steps(num_active_params=num_active, batch_tokens=batch_size * sibling.seq_len, tokens_per_active_param=ratio),
             recipe="adamw",
+            transport=TransportConfig(kind="ragged"),
         )
     names = [*by_name, *SIBLINGS, "marin-ladder"]
     near = get_close_matches(name, names, n=1)
