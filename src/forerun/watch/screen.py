@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -56,4 +58,4 @@ def _items(report: Report) -> Table:
 
 
 def _rate(rate: float) -> str:
-    return f" (false alarm in {units.percent(rate)} of healthy runs)" if rate == rate else ""  # noqa: PLR0124 - NaN was not measured
+    return f" (false alarm in {units.percent(rate)} of healthy runs)" if math.isfinite(rate) else ""

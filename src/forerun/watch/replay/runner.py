@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,7 +56,12 @@ class Found:
 
 
 def replay_healthy(
-    seeds: Iterable[int], num_steps: int, *, noise: Noise | None = None, limits: Mapping[str, Limit] | None = None
+    seeds: Iterable[int],
+    num_steps: int,
+    *,
+    noise: Noise | None = None,
+    limits: Mapping[str, Limit] | None = None,
+    done: Callable[[], None] = lambda: None,
 ) -> Healthy:
     """Judge healthy runs as a live watch would: often enough that no alarm is forgotten in between."""
     limits = limits or shipped_limits()
@@ -75,6 +80,7 @@ def replay_healthy(
                 if finding.score == finding.score:
                     best[finding.rule] = max(best.get(finding.rule, -np.inf), finding.score)
         alarmed.append(seen)
+        done()
         for rule, score in best.items():
             scores.setdefault(rule, []).append(score)
     rules = sorted(set().union(*alarmed) | set(scores))
