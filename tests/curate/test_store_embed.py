@@ -1,0 +1,161 @@
+"""Vectors are those of the slow way, do not depend on what was encoded before, and keep their direction in int8."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tokenizers import Tokenizer
+
+from forerun.base.errors import SourceError
+from forerun.curate.embed.encoders import EmbedConfig, open_encoder
+from forerun.curate.embed.quantize import from_int8, to_int8
+from forerun.curate.embed.static import StaticEncoder, wordllama_encoder
+from forerun.curate.embed.words import WordTable
+
+PROSE = [
+    "The harbour lay quiet under the first stars.",
+    "Boil the water, then add 250 g of flour and stir it in slowly.",
+    "def add(a, b):\n    return a + b\n",
+    "",
+    "Überraschung für alle Gäste",
+    "東京は日本の首都です。",
+]
+
+
+@pytest.fixture(scope="module")
+def encoder() -> StaticEncoder:
+    return wordllama_encoder()
+
+
+def test_vectors_point_where_the_package_itself_points(encoder: StaticEncoder):
+    import wordllama
+
+    folder = Path(wordllama.__file__).parent
+    slow = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+    texts = [text for text in PROSE if text]
+    cosine = (encoder.encode(pa.array(texts)) * slow.embed(texts, norm=True)).sum(axis=1)
+    # words are tokenised one by one, so a token the reference forms across a word's edge differs
+    assert cosine.mean() > 0.98
+    assert cosine.min() > 0.9
+
+
+def test_a_vector_does_not_depend_on_what_was_encoded_before(encoder: StaticEncoder):
+    fresh = wordllama_encoder()
+    texts = [f"{first} {second}" for first in ("b", " c", "note", "Note") for second in ("c", "b", "1note", "x")]
+    np.testing.assert_array_equal(encoder.encode(pa.array(texts)), fresh.encode(pa.array(texts[::-1]))[::-1])
+
+
+def test_texts_without_words_have_a_zero_vector_and_nulls_are_allowed(encoder: StaticEncoder):
+    vectors = encoder.encode(pa.array(["", None, " ", "word"], pa.string()))
+    assert np.linalg.norm(vectors, axis=1).tolist() == pytest.approx([0, 0, 0, 1], abs=1e-6)
+
+
+def test_slices_of_a_column_read_their_own_texts(encoder: StaticEncoder):
+    column = pa.array(PROSE)
+    np.testing.assert_array_equal(encoder.encode(column.slice(1, 2)), encoder.encode(column)[1:3])
+
+
+def test_unspaced_scripts_are_split_into_characters():
+    _, _, words, _ = WordTable().number(pa.array(["東京は cat12"]))
+    assert [word.decode() for word in words] == ["東", "京", "は", "cat", "1", "2"]
+
+
+def test_invalid_bytes_and_endless_words_do_not_stop_it(encoder: StaticEncoder):
+    broken = pa.Array.from_buffers(pa.large_string(), 1, [None, pa.py_buffer(np.array([0, 3], np.int64)), pa.py_buffer(b"a\xff\xfe")])
+    assert np.isfinite(encoder.encode(broken)).all()
+    assert np.isfinite(encoder.encode(pa.array(["x" * 100_000]))).all()
+
+
+def test_int8_keeps_direction_and_reports_what_it_lost():
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((500, 256)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    codes, error = to_int8(vectors)
+    cosine = (from_int8(codes) * vectors).sum(axis=1)
+    assert codes.dtype == np.int8
+    assert error.report()["mean_cosine"] == pytest.approx(cosine.mean(), abs=1e-5)
+    assert error.report()["min_cosine"] > 0.999  # Marin measured 0.99909 at 1,024 dimensions and the same range
+    one, two = to_int8(vectors[:200])[1], to_int8(vectors[200:])[1]
+    assert (one + two).report() == error.report()
+
+
+def test_tfidf_puts_texts_of_shared_words_together():
+    texts = pa.array(
+        [f"{word} {word} boat sea" for word in ("sail", "keel")] * 10 + [f"{word} oven salt" for word in ("bake", "roast")] * 10
+    )
+    vectors = open_encoder(EmbedConfig(encoder="tfidf", num_dimensions=2), texts).encode(texts)
+    assert vectors[0] @ vectors[1] > vectors[0] @ vectors[20] + 0.3
+
+
+def test_a_static_table_with_its_own_splitting_rules_equals_pooling_its_tokens(tmp_path: Path):
+    from safetensors.numpy import save_file
+    from tokenizers import models, normalizers, pre_tokenizers
+
+    vocab = {word: index for index, word in enumerate(["[UNK]", "the", "cat", "##s", "sat", "."])}
+    tokenizer = Tokenizer(models.WordPiece(vocab=vocab, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    table = np.random.default_rng(0).standard_normal((6, 8)).astype(np.float32)
+    save_file({"embeddings": table}, tmp_path / "model.safetensors")
+    text = "The cats sat."
+    pooled = table[tokenizer.encode(text).ids].sum(axis=0)
+    vector = open_encoder(EmbedConfig(encoder="static", model=str(tmp_path)), pa.array([])).encode(pa.array([text]))[0]
+    np.testing.assert_allclose(vector, pooled / np.linalg.norm(pooled), rtol=1e-5)
+
+
+class _Server(BaseHTTPRequestHandler):
+    failures: int
+    largest: int
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        server = type(self)
+        status = 200
+        if server.failures:
+            server.failures -= 1
+            status = 503
+        elif len(body["input"]) > server.largest:
+            status = 413
+        rows = [{"index": index, "embedding": [float(len(text)), 1.0]} for index, text in enumerate(body["input"])][::-1]
+        content = json.dumps({"data": rows}).encode()
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server():
+    class Handler(_Server):
+        failures, largest = 1, 3
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{http.server_address[1]}/v1", Handler
+    http.shutdown()
+    http.server_close()
+
+
+def test_an_endpoint_is_retried_split_when_too_large_and_kept_in_order(server, monkeypatch: pytest.MonkeyPatch):
+    url, _ = server
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    encoder = open_encoder(EmbedConfig(encoder="endpoint", model="m", url=url), pa.array([]))
+    vectors = encoder.encode(pa.array(["a", "", "bbb", "cc", "dddd", "e"]))
+    assert (vectors[:, 0] / np.maximum(vectors[:, 1], 1e-9)).tolist() == pytest.approx([1, 0, 3, 2, 4, 1], rel=1e-5)
+
+
+def test_an_endpoint_that_stays_away_is_named(server, monkeypatch: pytest.MonkeyPatch):
+    url, handler = server
+    handler.failures = 10**6
+    monkeypatch.setattr("forerun.curate.embed.endpoint.time.sleep", lambda seconds: None)
+    with pytest.raises(SourceError, match="status 503"):
+        open_encoder(EmbedConfig(encoder="endpoint", model="m", url=url), pa.array([]))

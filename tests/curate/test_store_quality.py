@@ -1,0 +1,229 @@
+"""Quality is judged within a type, learned from whole label sets only, and buckets mean the same in every type."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from forerun.base.errors import DataError, SourceError
+from forerun.curate.quality import teacher as teacher_module
+from forerun.curate.quality.calibrate import buckets, calibrate
+from forerun.curate.quality.files import load_quality, save_quality
+from forerun.curate.quality.heuristic import heuristic_labels
+from forerun.curate.quality.model import QualityConfig, fit_quality
+from forerun.curate.quality.report import explained, quality_report, spearman
+from forerun.curate.quality.statistics import TYPES, column_of, content_types, text_statistics
+from forerun.curate.quality.student import fit
+from forerun.curate.quality.teacher import EndpointConfig, endpoint_labels, excerpt, label_of
+
+PROSE = "The old harbour was quiet that evening, and the boats lay still. Nobody had expected the storm to turn back to sea."
+CODE = "def area(width, height):\n    total = width * height;\n    return {'area': (total), 'ok': total > 0}\n"
+MATH = r"Let $x \in \mathbb{R}$ and $f(x) = \frac{x^2}{2}$; then $f'(x) = x$."
+TABLE = "2021,14.2,88\n2022,15.9,91\n2023,13.1,77\n2024,12.8,79\n"
+JAPANESE = "東京は日本の首都であり、人口は千四百万人を超える。"
+
+
+def test_content_types_are_told_apart():
+    names = [TYPES[index] for index in content_types(text_statistics(pa.array([PROSE, CODE, MATH, TABLE, JAPANESE])))]
+    assert names == ["prose", "code", "math", "structured", "multilingual"]
+
+
+def test_statistics_are_those_counted_by_hand():
+    row = text_statistics(pa.array(["The cat.\n the CAT, 12"]))[0]
+    expected = {"letters": 12, "digits": 2, "marks": 2, "newlines": 1, "upper": 4, "words": 4, "distinct_words": 2, "function_words": 2}
+    expected |= {"sentence_ends": 1, "indented_lines": 1, "longest_line": 12, "num_bytes": 21}
+    assert {name: row[column_of(name)] for name in expected} == expected
+
+
+def prose(rng: random.Random) -> str:
+    words = ["the", "of", "and", "to", "in", "harbour", "river", "winter", "stone", "letter", "garden", "with", "that", "was", "as", "for", "had", "from", "night", "morning", "road", "by"]
+    sentences = [" ".join(rng.choice(words) for _ in range(rng.randrange(8, 20))).capitalize() + "." for _ in range(rng.randrange(6, 20))]
+    return " ".join(sentences)
+
+
+def damaged(text: str, rng: random.Random) -> str:
+    return "".join(letter if rng.random() > 0.25 else rng.choice("#%@!0123456789\u00a7") for letter in text) + " BUY NOW!!!" * 10
+
+
+def test_the_heuristic_teacher_ranks_planted_damage_low_and_treats_every_type_alike():
+    rng = random.Random(0)
+    good = [prose(rng) for _ in range(200)]
+    texts = good[:150] + [damaged(text, rng) for text in good[150:]]
+    statistics = text_statistics(pa.array(texts))
+    labels = heuristic_labels(statistics, np.zeros(200, np.int8))
+    assert labels[:150].mean() > labels[150:].mean() + 1
+    two_types = np.repeat([0, 1], 100).astype(np.int8)
+    labels = heuristic_labels(statistics, two_types)
+    for index in (0, 1):
+        assert np.bincount(labels[two_types == index].astype(int), minlength=6)[1:].tolist() == [10, 20, 35, 25, 10]
+
+
+def test_the_student_scores_like_its_own_features_and_learns_a_planted_word():
+    rng = random.Random(1)
+    texts = [prose(rng) + (" excellent" if index % 2 else "") for index in range(400)]
+    column, statistics = pa.array(texts), text_statistics(pa.array(texts))
+    vectors = np.random.default_rng(0).standard_normal((400, 8)).astype(np.float32)
+    target = np.array([[float(index % 2)] for index in range(400)])
+    student = fit(column.slice(0, 300), vectors[:300], statistics[:300], target[:300])
+    score = student.predict(column, vectors, statistics)[:, 0]
+    held = slice(300, 400)
+    assert spearman(score[held], target[held, 0]) > 0.65  # 0.866 is the most a two-valued target allows
+    alone = [
+        student.predict(column.slice(index, 1), vectors[index : index + 1], statistics[index : index + 1])[0, 0] for index in range(20)
+    ]
+    assert alone == score[:20].tolist()
+
+
+def test_calibration_puts_each_label_level_into_its_bucket_in_every_type():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(1, 6, 4000).astype(float)
+    types = rng.integers(0, 2, 4000).astype(np.int8)
+    raw = (labels / 10 + 0.01 * rng.standard_normal(4000)) * np.where(types == 0, 1, 3) + np.where(types == 0, 0, -5)
+    score = calibrate(raw, labels, types).apply(raw, types)
+    assert score.min() >= 0
+    assert score.max() <= 1
+    for index in (0, 1):
+        assert (buckets(score[types == index]) == labels[types == index] - 1).mean() > 0.97
+    assert buckets(np.array([0.0, 0.2, 0.39, 0.8, 1.0])).tolist() == [0, 1, 1, 4, 4]
+
+
+def test_calibration_survives_one_label_level_and_constant_scores():
+    for raw in (np.zeros(50), np.linspace(0, 1, 50)):
+        score = calibrate(raw, np.full(50, 3.0), np.zeros(50, np.int8)).apply(raw, np.zeros(50, np.int8))
+        assert np.isfinite(score).all()
+
+
+def test_a_score_that_only_repeats_the_domain_is_reported_as_such():
+    rng = np.random.default_rng(0)
+    domains = rng.integers(0, 5, 2000)
+    assert explained(domains.astype(float), domains) == pytest.approx(1)
+    assert explained(rng.standard_normal(2000), domains) < 0.02
+    report = quality_report(
+        score=domains / 5, labels=domains + 1.0, types=np.zeros(2000, np.int8), bucket=domains.astype(np.int8), all_types=np.zeros(2000, np.int8), domains=domains
+    )  # fmt: skip
+    assert report["variance_explained_by_domain"] == pytest.approx(1)
+    assert report["spearman_within_type"]["prose"]["spearman"] == pytest.approx(1)
+
+
+def test_spearman_is_the_known_value_with_ties():
+    assert spearman(np.array([1, 2, 3, 4, 5]), np.array([5, 6, 7, 8, 7])) == pytest.approx(0.8207826817)  # hand-worked in most textbooks
+    assert spearman(np.ones(5), np.arange(5)) == 0
+
+
+def test_a_label_is_the_expectation_over_digit_probabilities_or_the_answer_after_thinking():
+    tops = [{"token": " 1", "logprob": np.log(0.6)}, {"token": "5", "logprob": np.log(0.2)}, {"token": "x", "logprob": np.log(0.2)}]
+    assert label_of({"logprobs": {"content": [{"top_logprobs": tops}]}, "message": {"content": "1"}}) == pytest.approx(2.0)
+    assert label_of({"message": {"content": "<think>maybe 2 or 3</think>I say 4"}}) == 4
+    assert label_of({"message": {"content": "no idea"}}) is None
+
+
+def test_an_excerpt_shows_beginning_middle_and_end_and_announces_cuts():
+    text = "a" * 100 + "b" * 100 + "c" * 100
+    assert excerpt(text, 300) == text
+    shown = excerpt(text, 30)
+    assert shown.count("[... cut ...]") == 2
+    assert {"a", "b", "c"} <= set(shown)
+
+
+class _Teacher(BaseHTTPRequestHandler):
+    asked: list[str]
+    dead_after: int = 10**9
+    context: int = 10**9
+    mute: str = "\0"
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        kind, text = type(self), body["messages"][1]["content"]
+        kind.asked.append(text)
+        status = 200
+        if len(kind.asked) > kind.dead_after:
+            status = 500
+        elif len(text) > kind.context:
+            status = 400
+        answer = "?" if kind.mute in text else str(1 + text.count("good") % 5)
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps({"choices": [{"message": {"content": answer}}]}).encode())
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def teacher(monkeypatch: pytest.MonkeyPatch):
+    class Handler(_Teacher):
+        asked = []  # noqa: RUF012  one list a test
+
+    monkeypatch.setattr(teacher_module.time, "sleep", lambda seconds: None)
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    yield EndpointConfig(url=f"http://127.0.0.1:{http.server_address[1]}/v1", model="m", max_retries=2, excerpt_chars=300), Handler
+    http.shutdown()
+    http.server_close()
+
+
+def ask(config: EndpointConfig, texts: list[str], file: Path) -> np.ndarray:
+    return endpoint_labels([str(index) for index in range(len(texts))], texts, ["prose"] * len(texts), config, file)
+
+
+def test_every_document_is_asked_for_alone_and_a_second_run_asks_for_none(teacher, tmp_path: Path):
+    config, server = teacher
+    texts = ["good " * count for count in (0, 1, 2, 3, 4)]
+    assert ask(config, texts, tmp_path / "l").tolist() == [1, 2, 3, 4, 5]
+    assert len(server.asked) == 5
+    with (tmp_path / "l").open("a") as log:
+        log.write('{"id": "9", "lab')  # cut by a kill
+    assert ask(config, texts, tmp_path / "l").tolist() == [1, 2, 3, 4, 5]
+    assert len(server.asked) == 5
+
+
+def test_a_server_that_dies_aborts_and_the_next_run_asks_only_for_the_rest(teacher, tmp_path: Path):
+    config, server = teacher
+    server.dead_after = 60
+    texts = [f"document {index} good" for index in range(120)]
+    with pytest.raises(SourceError, match="failed on"):
+        ask(config, texts, tmp_path / "l")
+    kept = len((tmp_path / "l").read_text().splitlines())
+    assert kept >= 50
+    server.dead_after = 10**9
+    server.asked.clear()
+    assert len(ask(config, texts, tmp_path / "l")) == 120
+    assert len(server.asked) == 120 - kept
+
+
+def test_one_document_without_a_label_fails_the_set(teacher, tmp_path: Path):
+    config, server = teacher
+    server.mute = "odd one"
+    with pytest.raises(SourceError, match="left 1 of 30 documents without a label"):
+        ask(config, ["good"] * 29 + ["odd one"], tmp_path / "l")
+
+
+def test_a_document_too_long_for_the_server_is_shown_in_part_rather_than_lost(teacher, tmp_path: Path):
+    config, server = teacher
+    server.context = 250
+    assert len(ask(config, ["good " * 500], tmp_path / "l")) == 1
+    assert len(server.asked) >= 2
+
+
+def test_the_whole_path_works_on_an_endpoints_answers_and_survives_saving(teacher, tmp_path: Path):
+    config, _ = teacher
+    rng = random.Random(2)
+    texts = pa.array([prose(rng)[:200] + " good" * rng.randrange(5) for _ in range(200)])
+    ids = [str(index) for index in range(200)]
+    vectors = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
+    groups = np.zeros(200, np.int64)
+    model = fit_quality(ids, texts, vectors, groups, QualityConfig(teacher=config), labels_file=tmp_path / "l")
+    assert model.report["teacher"].startswith("m at an OpenAI-compatible endpoint")
+    assert model.report["spearman"] > 0.7
+    save_quality(model, tmp_path / "q.npz")
+    loaded = load_quality(tmp_path / "q.npz")
+    np.testing.assert_array_equal(loaded.score(texts, vectors).score, model.score(texts, vectors).score)
+    with pytest.raises(DataError, match="too few"):
+        fit_quality(ids[:3], texts[:3], vectors[:3], groups[:3], QualityConfig(), labels_file=tmp_path / "x")
