@@ -1,0 +1,193 @@
+"""Text stages decide for a stated reason, find what was planted, and do not depend on order."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from forerun.base.errors import DataError
+from forerun.base.lab import Lab
+from forerun.curate.text import decontaminate, survivors
+from forerun.curate.text.ingest import SourceFile, ingest, sources_in
+from forerun.curate.text.minhash import MinHashConfig, components, signatures
+from forerun.curate.text.normalize import normalize
+from forerun.curate.text.pipeline import TextConfig, clean
+from forerun.curate.text.words import ngram_hashes, word_hashes
+
+VOCABULARY = [f"{a}{b}" for a in "bcdfghklmnprstvz" for b in ("ano", "ike", "urm", "oled", "est", "agi", "yn", "orth")]
+
+
+def sentence(rng: random.Random, num_words: int) -> str:
+    return " ".join(rng.choice(VOCABULARY) for _ in range(num_words))
+
+
+def table(texts: list[str], source: str = "s") -> pa.Table:
+    count = len(texts)
+    return pa.table({"text": pa.array(texts, pa.large_string()), "source": [source] * count, "source_id": [str(i) for i in range(count)]})
+
+
+def test_words_ignore_case_and_punctuation_and_split_unspaced_scripts_by_character():
+    hashes, starts = word_hashes(pa.array(["The cat, sat.", "the CAT sat", "漢字かな", "naïve Über", "ไทย", "", "the cats at"]))
+    words = [hashes[a:b].tolist() for a, b in zip(starts, starts[1:])]
+    assert words[0] == words[1] != words[6]
+    assert [len(part) for part in words] == [3, 3, 4, 2, 3, 0, 3]
+
+
+def test_blank_texts_are_dropped_and_long_white_space_is_cut_without_touching_the_rest():
+    normal, blank = normalize(table(["a" + " " * 500 + "b", "  \n ", "a\tb"]))
+    assert blank == 1
+    assert [len(text) for text in normal["text"].to_pylist()] == [130, 3]
+    assert all(len(name) == 32 for name in normal["id"].to_pylist())
+
+
+def near_duplicates(rng: random.Random, noise: float, count: int) -> list[tuple[str, str]]:
+    pairs = []
+    for _ in range(count):
+        words = sentence(rng, 300).split()
+        changed = [rng.choice(VOCABULARY) if rng.random() < noise else word for word in words]
+        pairs.append((" ".join(words), " ".join(changed)))
+    return pairs
+
+
+def test_planted_near_duplicates_share_a_component_about_as_often_as_the_collision_curve_says():
+    rng = random.Random(1)
+    pairs = near_duplicates(rng, 0.02, 200)
+    texts = [text for pair in pairs for text in pair]
+    config = MinHashConfig()
+    shingles, starts = ngram_hashes(*word_hashes(pa.array(texts)), config.shingle_words)
+    component = components(signatures(shingles, starts, config), np.ones(len(texts), bool), config)
+    together = np.mean(component[0::2] == component[1::2])
+    jaccards = []
+    for index in range(0, len(texts), 2):
+        a, b = (set(shingles[starts[i] : starts[i + 1]].tolist()) for i in (index, index + 1))
+        jaccards.append(len(a & b) / len(a | b))
+    expected = np.mean([1 - (1 - s**config.rows) ** config.bands for s in jaccards])
+    assert together == pytest.approx(expected, abs=0.1)  # 200 pairs: three standard errors
+    assert len(set(component.tolist())) > 200 - 5  # unrelated texts stay apart
+
+
+def test_a_chain_of_lookalikes_loses_only_what_a_kept_document_holds():
+    rng = random.Random(2)
+    parts = [sentence(rng, 60) for _ in range(6)]
+    chain = [f"{a} {b}" for a, b in zip(parts, parts[1:])]  # each shares half with its neighbour, ends share nothing
+    contained = parts[2]
+    texts = [*chain, contained]
+    grams, starts = ngram_hashes(*word_hashes(pa.array(texts)), survivors.GRAM_WORDS)
+    ids = [f"{i:02d}" for i in range(len(texts))]
+    decided = survivors.decide(ids, ["s"] * len(texts), np.zeros(len(texts), np.int64), grams, starts, survivors.SurvivorConfig())
+    assert decided["id"].to_pylist() == ["05"]
+    assert decided["containment"].to_pylist() == [1.0]
+    assert decided["kept_id"].to_pylist()[0] in ("01", "02")
+
+
+def test_a_source_of_variants_never_loses_everything_and_exempt_sources_lose_nothing():
+    rng = random.Random(3)
+    text = sentence(rng, 200)
+    texts = [f"{text} {sentence(rng, 3)}" for _ in range(300)]
+    grams, starts = ngram_hashes(*word_hashes(pa.array(texts)), survivors.GRAM_WORDS)
+    ids = [f"{i:03d}" for i in range(300)]
+    component = np.zeros(300, np.int64)
+    decided = survivors.decide(ids, ["s"] * 300, component, grams, starts, survivors.SurvivorConfig())
+    assert decided.num_rows == 299
+    exempt = survivors.SurvivorConfig(exempt_sources=("s",))
+    assert survivors.decide(ids, ["s"] * 300, component, grams, starts, exempt).num_rows == 0
+
+
+LEAK = "Which of the seven hills of the old town carries the bell tower that rings backwards at noon on the longest day of the year?"
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        lambda text, rng: text,
+        lambda text, rng: text.upper().replace(" ", "\n", 5),
+        lambda text, rng: "".join(ch if ch.isalnum() or ch == " " else "" for ch in text),
+        lambda text, rng: f"{sentence(rng, 400)} {text} {sentence(rng, 400)}",
+    ],
+    ids=["verbatim", "re-wrapped", "without punctuation", "inside filler"],
+)
+def test_leaked_items_are_found_and_attributed_however_they_are_hidden(hide):
+    rng = random.Random(4)
+    texts = [sentence(rng, 200) for _ in range(50)] + [hide(LEAK, rng)]
+    items = pa.table({"id": ["other", "leak"], "text": [sentence(rng, 30), LEAK]})
+    hits = decontaminate.contaminated([str(i) for i in range(51)], pa.array(texts), items, decontaminate.DecontaminateConfig())
+    assert hits.select(["id", "item"]).to_pylist() == [{"id": "50", "item": "leak"}]
+
+
+def test_short_items_match_whole_and_boilerplate_matches_nothing():
+    rng = random.Random(5)
+    licence = sentence(rng, 40)
+    texts = [f"{licence} {sentence(rng, 20)}" for _ in range(40)] + [f"{sentence(rng, 30)} who wrote the quiet river? {sentence(rng, 30)}"]
+    items = pa.table({"id": ["short", "boilerplate"], "text": ["Who wrote the quiet river?", licence]})
+    hits = decontaminate.contaminated([f"{i:02d}" for i in range(41)], pa.array(texts), items, decontaminate.DecontaminateConfig())
+    assert hits["id"].to_pylist() == ["40"]
+
+
+def corpus(folder, seed: int = 0):
+    rng = random.Random(seed)
+    texts = [sentence(rng, 120) for _ in range(200)]
+    texts += texts[:5] + [f"{text} {sentence(rng, 2)}" for text in texts[5:15]] + ["", "short"]
+    rng2 = random.Random(9)
+    rng2.shuffle(texts)
+    return texts
+
+
+def write_lines(path, texts):
+    path.write_text("".join(json.dumps({"text": text, "path": str(i)}) + "\n" for i, text in enumerate(texts)))
+
+
+def test_the_whole_walk_counts_add_up_and_order_and_reruns_change_nothing(tmp_path):
+    texts = corpus(tmp_path)
+    (tmp_path / "in").mkdir()
+    write_lines(tmp_path / "in" / "a.jsonl", texts)
+    config = TextConfig(held_out_fraction=0.1)
+    result = clean(Lab(tmp_path / "one"), sources_in(tmp_path / "in"), config, quiet=True)
+    for step in result.steps:
+        assert step.documents_in == step.documents_out + sum(step.dropped.values())
+    reasons = {reason: count for step in result.steps for reason, count in step.dropped.items()}
+    assert reasons == {"blank": 1, "too_short": 1, "exact_duplicate": 5, "near_duplicate": 10}
+    before = [path.stat().st_mtime_ns for path in result.partitions]
+    again = clean(Lab(tmp_path / "one"), sources_in(tmp_path / "in"), config, quiet=True)
+    assert [path.stat().st_mtime_ns for path in again.partitions] == before
+    write_lines(tmp_path / "in" / "a.jsonl", texts[::-1])
+    other = clean(Lab(tmp_path / "two"), sources_in(tmp_path / "in"), config, quiet=True)
+    ids = [pq.read_table(path, columns=["id", "text"]).to_pylist() for path in result.partitions]
+    assert ids == [pq.read_table(path, columns=["id", "text"]).to_pylist() for path in other.partitions]
+    changed = clean(Lab(tmp_path / "one"), sources_in(tmp_path / "in"), TextConfig(held_out_fraction=0.2), quiet=True)
+    assert changed.decisions != again.decisions
+
+
+def test_documents_that_cannot_be_read_are_counted_by_reason(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'{"text": "good"}\n{"text": 5}\nnot json\n{"text": "\xff"}\n\n{"body": "x"}\n')
+    read = ingest(SourceFile(name="x", path=path))
+    assert read.documents["text"].to_pylist() == ["good"]
+    assert dict(read.dropped) == {"no_text_field": 2, "not_json": 1, "not_utf8": 1}
+    assert read.num_read == 5
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a.txt").write_bytes(b"\xff\xfe broken")
+    (tree / "b.txt").write_text("fine")
+    assert dict(ingest(SourceFile(name="t", path=tree)).dropped) == {"not_utf8": 1}
+
+
+def test_unusable_sources_are_named_in_one_line(tmp_path):
+    with pytest.raises(DataError, match="holds no text"):
+        sources_in(tmp_path)
+    whole = gzip.compress(b'{"text": "' + b"long " * 4000 + b'"}\n' * 3)
+    (tmp_path / "cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match="ends or breaks"):
+        ingest(SourceFile(name="cut", path=tmp_path / "cut.jsonl.gz"))
+    (tmp_path / "n.jsonl").write_text('{"body": "x"}\n')
+    with pytest.raises(DataError, match="no document has a text field"):
+        ingest(SourceFile(name="n", path=tmp_path / "n.jsonl"))
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "a.txt").write_text("hi")
+    with pytest.raises(DataError, match="no document is left of 1 read"):
+        clean(Lab(tmp_path / "lab"), sources_in(tmp_path / "one"), TextConfig(), quiet=True)
