@@ -86,8 +86,12 @@ class WandbRuns:
         for index, (link, run) in enumerate(zip(self.chain, runs)):
             end = self.collected.segments[index + 1].first_step if index + 1 < len(runs) else None
             self._history(link.name, run, self.collected.segments[index].first_step, end)
-        self._state(runs[-1])
+        self.take_state(runs[-1])
         return self.collected.record()
+
+    def newest_run(self) -> dict[str, Any]:
+        """The last run of the chain as the tracker describes it."""
+        return self._run(self.chain[-1])
 
     def ask(self, query: str, **variables: Any) -> Any:
         """One GraphQL question about the project. Raises: SourceError with the server's own words."""
@@ -115,13 +119,13 @@ class WandbRuns:
     def _takes_over(self, name: str, run: dict[str, Any]) -> int:
         """First step logged after the run was created: a fork begins with rows copied from its parent."""
         created = _seconds(run.get("createdAt"))
-        key = next((foreign for foreign in self._keys(run) if our_name(foreign)[0] == "loss_nats"), "_timestamp")
+        key = next((foreign for foreign in self.metric_keys(run) if our_name(foreign)[0] == "loss_nats"), "_timestamp")
         rows = self._sampled(name, [{"keys": ["_step", "_timestamp", key], "samples": SAMPLES}])[0]
         own = [int(row["_step"]) for row in rows if row.get("_timestamp") and float(row["_timestamp"]) >= created]
         return min(own, default=0)
 
     def _history(self, name: str, run: dict[str, Any], begin: int, end: int | None) -> None:
-        keys = self._keys(run)
+        keys = self.metric_keys(run)
         for start in range(0, len(keys), KEYS_A_QUESTION):
             asked = keys[start : start + KEYS_A_QUESTION]
             specs = []
@@ -144,13 +148,13 @@ class WandbRuns:
         answers = run.get("sampledHistory") or []
         return [rows or [] for rows in answers] + [[] for _ in range(len(specs) - len(answers))]
 
-    def _keys(self, run: dict[str, Any]) -> list[str]:
+    def metric_keys(self, run: dict[str, Any]) -> list[str]:
         """Metrics worth reading: those the name table knows first, then the others."""
         keys = [key for key in ((run.get("historyKeys") or {}).get("keys") or {}) if not key.startswith(("_", "system"))]
         known = [key for key in keys if our_name(key)[0] != key or key in {ours for _, ours, _ in TABLE}]
         return (known + [key for key in keys if key not in set(known)])[:MAX_KEYS]
 
-    def _state(self, run: dict[str, Any]) -> None:
+    def take_state(self, run: dict[str, Any]) -> None:
         """What the tracker says beyond the history: how long the run is, whether it lives, whether another one goes on."""
         summary = _plain(run.get("summaryMetrics"))
         progress, step = summary.get("run_progress"), summary.get("global_step", summary.get("_step"))

@@ -1,0 +1,208 @@
+"""Foreign sources: their formats, their bad habits, and resuming where the last read stopped."""
+
+import json
+import math
+import sqlite3
+import struct
+
+import httpx
+import numpy as np
+import pytest
+from wandb_stub import Project
+
+from forerun.base.errors import SourceError
+from forerun.base.lab import Lab
+from forerun.record.run import Segment
+from forerun.record.tfrecord import delimited, frame, masked_crc, varint
+from forerun.watch.sources.all import connect
+from forerun.watch.sources.http import Http
+from forerun.watch.sources.mlflow import MlflowServer
+from forerun.watch.sources.tensorboard import EventFiles
+from forerun.watch.sources.wandb import WandbRuns, parsed
+from forerun.watch.sources.wandb_buckets import BucketedRuns
+
+DAY = "2026-08-20T00:00:00Z"
+DAY_S = 1787184000.0
+NEXT_DAY = "2026-08-21T00:00:00Z"
+
+
+def event(step, **scalars):
+    """One TensorBoard event by hand, from the protobuf definition."""
+    values = b"".join(
+        delimited(1, delimited(1, tag.replace("__", "/").encode()) + varint(2 << 3 | 5) + struct.pack("<f", value))
+        for tag, value in scalars.items()
+    )
+    return frame(varint(1 << 3 | 1) + struct.pack("<d", 100.0 + step) + varint(2 << 3) + varint(step) + delimited(5, values))
+
+
+def rows(first, last, start=DAY_S, **extra):
+    return [
+        {"_step": step, "_timestamp": start + step, "train/cross_entropy_loss": 3.0 - step / 1000, **extra}
+        for step in range(first, last + 1)
+    ]
+
+
+def wandb_source(project, where="e/p/a"):
+    source = WandbRuns(*parsed(where), base="http://stub", transport=project.transport())
+    source.http._sleep = lambda seconds: None
+    return source
+
+
+def test_the_checksum_is_the_one_of_the_published_vector():
+    """RFC 3720, B.4: CRC-32C of 32 zero bytes is 0x8A9136AA, before TFRecord's mask."""
+    crc = 0x8A9136AA
+    assert masked_crc(bytes(32)) == (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def test_a_torn_tail_is_read_when_it_is_whole(tmp_path):
+    path = tmp_path / "events.out.tfevents.1.host"
+    whole = event(1, loss=3.0) + event(2, loss=2.5)
+    path.write_bytes(whole + event(3, loss=2.0)[:-5])
+    source = EventFiles(tmp_path)
+    assert source.read().series("loss_nats").step.tolist() == [1, 2]
+    path.write_bytes(whole + event(3, loss=2.0) + event(4, grad_norm_total=0.5))
+    record = source.read()
+    assert record.series("loss_nats").value.tolist() == [3.0, 2.5, 2.0]
+    assert record.series("grad_norm").step.tolist() == [4]
+
+
+def test_a_flipped_byte_stops_that_file_and_is_said(tmp_path):
+    data = bytearray(event(1, loss=3.0) + event(2, loss=2.5))
+    data[-20] ^= 0xFF
+    (tmp_path / "events.out.tfevents.1.host").write_bytes(data)
+    record = EventFiles(tmp_path).read()
+    assert record.series("loss_nats").step.tolist() == [1]
+    assert "checksum" in record.events("source_corrupt")[0]["message"]
+
+
+def test_csv_takes_comments_empty_cells_and_foreign_names(tmp_path):
+    path = tmp_path / "run.csv"
+    path.write_text("# source: somewhere\nstep,train_loss,note,eval_loss\n1,3.0,a,\n2,nan,b,2.9\n")
+    record = connect(f"csv:{path}", Lab(tmp_path)).read()
+    assert record.series("eval/macro_loss_nats").step.tolist() == [2]
+    assert math.isnan(record.series("loss_nats").value[1])
+    path.write_text("loss\n3\n")
+    with pytest.raises(SourceError, match="no column step"):
+        connect(f"csv:{path}", Lab(tmp_path)).read()
+
+
+def test_unknown_kinds_and_absent_files_are_one_clear_line(tmp_path):
+    for source in ("comet:x", "csv:absent.csv", "tensorboard:absent", "mlflow:absent.db#1", "trackio:absent.db"):
+        with pytest.raises(SourceError):
+            connect(source, Lab(tmp_path)).read()
+
+
+def test_null_keys_are_left_out_and_later_reads_ask_only_for_new_steps():
+    history = rows(0, 9)
+    history[4]["eval_dropless/paloma/macro_loss"] = 2.8
+    project = Project({"a": {"created": DAY, "rows": history}})
+    source = wandb_source(project)
+    record = source.read()
+    assert record.series("eval/macro_loss_nats").step.tolist() == [4]
+    assert len(record.series("loss_nats")) == 10
+    project.runs["a"]["rows"] += rows(10, 12)
+    assert source.read().series("loss_nats").step.tolist() == list(range(13))
+    last = [json.loads(spec) for spec in project.asked[-1][1]["specs"]]
+    assert {spec["keys"][2]: spec["minStep"] for spec in last} == {"train/cross_entropy_loss": 10, "eval_dropless/paloma/macro_loss": 5}
+
+
+def test_a_fork_s_copied_history_and_replayed_steps_count_once():
+    """Run b began a day later with its parent's rows up to step 9, replays from step 6."""
+    own = rows(6, 12, DAY_S + 86_400, **{"grad/norm/total": 1.0})
+    project = Project({"a": {"created": DAY, "state": "crashed", "rows": rows(0, 9)}, "b": {"created": NEXT_DAY, "rows": rows(0, 5) + own}})
+    record = wandb_source(project, "e/p/a,b").read()
+    assert [segment.first_step for segment in record.info.segments] == [0, 6]
+    series = record.series("loss_nats")
+    assert series.step.tolist() == list(range(13))
+    assert series.time[6] == DAY_S + 86_400 + 6
+
+
+def test_a_take_over_step_given_by_hand_is_kept():
+    project = Project({"a": {"created": DAY, "rows": rows(0, 9)}, "b": {"created": DAY, "rows": rows(0, 12)}})
+    record = wandb_source(project, "e/p/a,b@7").read()
+    assert record.info.segments[1] == Segment(run_id="b", first_step=7, time=DAY_S)
+    assert len(record.series("loss_nats")) == 13
+
+
+def test_a_run_that_ended_is_followed_to_the_next_of_its_group():
+    project = Project({"a": {"created": DAY, "state": "crashed", "group": "hero", "rows": rows(0, 9)}})
+    source = wandb_source(project)
+    source.read()
+    project.runs["b"] = {"created": NEXT_DAY, "group": "hero", "rows": rows(8, 15, DAY_S + 86_400)}
+    source._announced.clear()
+    source.read()
+    record = source.read()
+    assert record.events("successor")[0]["message"] == "run b goes on"
+    assert record.series("loss_nats").step.tolist() == list(range(16))
+
+
+def test_busy_servers_are_asked_again_and_hopeless_ones_are_one_error():
+    project = Project({"a": {"created": DAY, "rows": rows(0, 3)}}, refuse=[(429, {"Retry-After": "2"}), (502, {}), (503, {})])
+    assert len(wandb_source(project).read().series("loss_nats")) == 4
+    waits = []
+    http = Http("http://stub", httpx.MockTransport(lambda request: httpx.Response(429, headers={"Retry-After": "7"})), sleep=waits.append)
+    with pytest.raises(SourceError, match="HTTP 429"):
+        http.get("/", {})
+    assert waits == [7.0] * 5
+
+
+def test_private_projects_and_wrong_runs_say_what_to_do():
+    project = Project({"a": {"created": DAY, "rows": rows(0, 3)}})
+    with pytest.raises(SourceError, match="new id at every restart"):
+        wandb_source(project, "e/p/wrong").read()
+    for where in ("e/p", "e/p/", "e/p/a@x"):
+        with pytest.raises(SourceError):
+            parsed(where)
+
+
+def test_bucket_deltas_read_what_is_new_and_fall_back_when_not_understood():
+    project = Project({"a": {"created": DAY, "heartbeat": "1", "rows": rows(0, 9)}})
+    project.runs["a"]["heartbeat"] = DAY
+    source = BucketedRuns(wandb_source(project))
+    assert len(source.read().series("loss_nats")) == 10
+    project.runs["a"]["rows"] += rows(10, 14)
+    assert len(source.read().series("loss_nats")) == 10
+    project.runs["a"]["heartbeat"] = NEXT_DAY
+    assert len(source.read().series("loss_nats")) == 15
+    assert source.fast
+    project.buckets = False
+    project.runs["a"]["rows"] += rows(15, 16)
+    assert len(source.read().series("loss_nats")) == 17
+    assert not source.fast
+
+
+def test_mlflow_pages_are_followed_and_unchanged_metrics_not_asked_again():
+    history = [{"key": "loss", "step": step, "value": 3.0 - step / 10, "timestamp": 1000 + step} for step in range(5)]
+    asked = []
+
+    def answer(request):
+        asked.append(request.url.path.rsplit("/", 1)[1])
+        if "get-history" in request.url.path:
+            page = int(request.url.params.get("page_token", 0))
+            return httpx.Response(200, json={"metrics": history[page : page + 2], "next_page_token": str(page + 2) if page + 2 < 5 else ""})
+        metrics = [{"key": "loss", "step": 4, "value": 2.6, "timestamp": 1004}]
+        return httpx.Response(200, json={"run": {"info": {"start_time": 1000, "status": "RUNNING"}, "data": {"metrics": metrics}}})
+
+    source = MlflowServer("http://stub", "r", httpx.MockTransport(answer))
+    assert source.read().series("loss_nats").step.tolist() == [0, 1, 2, 3, 4]
+    source.read()
+    assert asked.count("get-history") == 3
+
+
+def test_mlflow_and_trackio_files_are_read_only_and_name_their_runs(tmp_path):
+    mlflow, trackio = tmp_path / "mlflow.db", tmp_path / "p.db"
+    with sqlite3.connect(mlflow) as connection:
+        connection.executescript(
+            "CREATE TABLE runs(run_uuid, start_time); CREATE TABLE metrics(key, value, timestamp, run_uuid, step, is_nan);"
+        )
+        connection.execute("INSERT INTO runs VALUES ('r1', 1000)")
+        connection.executemany("INSERT INTO metrics VALUES ('loss', ?, 2000, 'r1', ?, ?)", [(3.0, 1, 0), (0.0, 2, 1)])
+    with sqlite3.connect(trackio) as connection:
+        connection.execute("CREATE TABLE metrics(id INTEGER PRIMARY KEY, run_name, step, timestamp, metrics)")
+        connection.execute("INSERT INTO metrics VALUES (1, 'one', 5, '2026-01-01T00:00:00', ?)", (json.dumps({"loss": 2.0, "lr": "NaN"}),))
+    record = connect(f"mlflow:{mlflow}", Lab(tmp_path)).read()
+    np.testing.assert_array_equal(record.series("loss_nats").value, [3.0, math.nan])
+    record = connect(f"trackio:{trackio}#one", Lab(tmp_path)).read()
+    assert record.series("loss_nats").step.tolist() == [5]
+    with pytest.raises(SourceError, match="has no run 'two'"):
+        connect(f"trackio:{trackio}#two", Lab(tmp_path)).read()
