@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -216,3 +217,19 @@ def test_band_at_joins_the_points_and_refuses_to_guess_outside():
     assert answer.curve[2].loss <= answer.band_at(0.12).loss <= answer.curve[1].loss
     with pytest.raises(DataError, match="covers fractions"):
         answer.band_at(0.01)
+
+
+@pytest.mark.parametrize("factor", [0.3, 1.4427])
+def test_a_rung_measured_in_another_unit_is_refused_by_name(factor):
+    rungs, target = marin_ladder()
+    odd = replace(rungs[1], losses=tuple(loss * factor for loss in rungs[1].losses))
+    with pytest.raises(DataError, match="not one evaluation of one recipe"):
+        forecast([rungs[0], odd, *rungs[2:]], target)
+
+
+def test_rungs_that_scatter_get_a_wide_answer_that_says_why():
+    rungs, target = marin_ladder()
+    shaken = [replace(rung, losses=tuple(loss * (1 + off) for loss in rung.losses)) for rung, off in zip(rungs, (0.04, -0.04, 0.04, -0.04))]
+    plain, wide = forecast(rungs, target).final, forecast(shaken, target)
+    assert wide.final.high90 - wide.final.low90 > 2 * (plain.high90 - plain.low90)
+    assert any("off any one law" in note or "times wider" in note for note in wide.notes)

@@ -13,6 +13,8 @@ from forerun.ladder.rungs import Rung, num_levels, seed_noise
 from forerun.ladder.shape import curves_of
 
 EARLIEST_DEATH = 0.3  # assumed: before this the anneal's gain still to come is larger than anything observed
+LARGEST_RISE = 0.1  # assumed: ln loss; a larger run that ends 10% higher is another evaluation or broken
+LARGEST_EXPONENT = 0.9  # assumed: of loss in compute; language models stay under 0.2, other published losses under 0.6
 LOOK_BACK = 0.25  # assumed: share of progress before the death whose mean sets the level
 SHARE_UNKNOWN = 0.12  # derived: rule replayed on finished rungs of the public ladders, sd of the inferred gain over the gain
 
@@ -56,4 +58,16 @@ def ends_of(rungs: Sequence[Rung]) -> tuple[Ends, list[Rung]]:
         end = float(np.mean(seen[usable_points] - gain[usable_points]))
         ends.append(end)
         sds.append(float(np.hypot(SHARE_UNKNOWN * gain[usable_points][-1] / end, noise)))
+    _refuse_mixtures(usable, ends)
     return Ends(np.log([rung.compute for rung in usable]) - top_log_compute, np.array(ends), np.array(sds)), usable
+
+
+def _refuse_mixtures(rungs: Sequence[Rung], ends: Sequence[float]) -> None:
+    """Ends that rise by a tenth, or fall faster than any power of compute, are of two evaluations, units or recipes."""
+    for smaller, larger, before, after in zip(rungs, rungs[1:], ends, ends[1:]):
+        step, fall = math.log(larger.compute / smaller.compute), math.log(before / after)
+        if fall < -LARGEST_RISE or fall > LARGEST_RISE + LARGEST_EXPONENT * step:
+            raise DataError(
+                f"rung {larger.name!r} ends at {after:.4g} and the smaller {smaller.name!r} at {before:.4g}: not one evaluation of one recipe",
+                hint="check that all rungs share evaluation, unit and recipe, or remove the odd one",
+            )

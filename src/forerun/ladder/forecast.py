@@ -20,6 +20,8 @@ from forerun.ladder.store import identity
 
 METHOD = "collapse"
 NUM_DRAWS = 4000  # derived: quantiles of repeated forecasts agree to 0.02%
+LOUD_MISFIT = 0.015  # assumed: five times the usual misfit of public ladders
+LARGEST_INFLATION = 8.0  # assumed: beyond this an interval is a number without meaning
 FLOORS_SHOWN = 9
 
 
@@ -62,6 +64,11 @@ def _collapse(all_rungs: Sequence[Rung], target: Target, floor: float | None, co
     curves = curves_of(rungs, ends.losses, top)
     level = fit_level(ends, floor=floor)
     inflation = end_inflation(ends, floor)
+    if inflation > LARGEST_INFLATION:
+        raise DataError(
+            f"the ladder's upper rungs miss the law of its lower ones by {inflation:.0f} times what they should",
+            hint="check that all rungs share one evaluation, unit and recipe, or remove the odd one",
+        )
     rng = np.random.default_rng(0)
     picks = level.draws(NUM_DRAWS, rng)
     finals = _draw_ends(level, picks, distance, inflation, rng)[:, None]
@@ -89,7 +96,7 @@ def _collapse(all_rungs: Sequence[Rung], target: Target, floor: float | None, co
         floor_pinned=floor is not None,
         seed_noise=seed_noise(rungs),
         censoring=CENSORING_RULE,
-        notes=_left_out(all_rungs, rungs) + _notes(rungs, target, curves, inflation),
+        notes=_left_out(all_rungs, rungs) + _notes(rungs, target, curves, inflation, float(np.median(level.noise[picks]))),
         inputs_digest=inputs_digest(rungs, target),
     )
 
@@ -156,7 +163,7 @@ def _left_out(all_rungs: Sequence[Rung], used: Sequence[Rung]) -> tuple[str, ...
     return (f"left out, died too early to say where they would have ended: {', '.join(names)}",) if names else ()
 
 
-def _notes(rungs: Sequence[Rung], target: Target, curves: Curves, inflation: float) -> tuple[str, ...]:
+def _notes(rungs: Sequence[Rung], target: Target, curves: Curves, inflation: float, misfit: float) -> tuple[str, ...]:
     notes = []
     span = float(np.ptp(curves.distance))
     distance = math.log(target.compute) - curves.top_log_compute
@@ -178,6 +185,8 @@ def _notes(rungs: Sequence[Rung], target: Target, curves: Curves, inflation: flo
         notes.append(
             f"the end's interval is {inflation:.1f} times wider: forecasts of the ladder's own upper rungs missed by more than stated"
         )
+    if misfit > LOUD_MISFIT:
+        notes.append(f"the rungs lie about {misfit:.1%} off any one law: check that they share one evaluation and recipe")
     if died:
         notes.append(f"died early, end inferred: {', '.join(died)}")
     if curves.progress[0] > 0.051:

@@ -28,6 +28,7 @@ class Target:
     """FLOPs of one step, by the same definition as the rungs'."""
 
     def __post_init__(self) -> None:
+        _make_plain(self, train_steps=int(self.train_steps), compute_per_step=float(self.compute_per_step))
         _check_size("target", self.train_steps, self.compute_per_step)
 
     @property
@@ -51,6 +52,13 @@ class Rung:
     """Held-out loss there, any unit as long as all rungs share it."""
 
     def __post_init__(self) -> None:
+        _make_plain(
+            self,
+            train_steps=int(self.train_steps),
+            compute_per_step=float(self.compute_per_step),
+            steps=tuple(int(step) for step in self.steps),
+            losses=tuple(float(loss) for loss in self.losses),
+        )
         _check_size(f"rung {self.name!r}", self.train_steps, self.compute_per_step)
         _check_evals(self)
 
@@ -191,6 +199,12 @@ def seed_noise(rungs: Sequence[Rung]) -> float | None:
         squares += float(((logs - logs.mean()) ** 2).sum())
         freedom += len(group) - 1
     return math.sqrt(squares / freedom) if freedom else None
+
+
+def _make_plain(frozen: Target | Rung, **values: object) -> None:
+    """Store Python numbers where NumPy ones were given: they are digested and written as JSON."""
+    for name, value in values.items():
+        object.__setattr__(frozen, name, value)
 
 
 def _check_size(where: str, train_steps: int, compute_per_step: float) -> None:
