@@ -16,11 +16,11 @@ def close(
     experiment: Annotated[str, typer.Argument(help="Name or number of a registered experiment.")],
     outcome: Annotated[str, typer.Option(help="succeeded, failed, stopped, crashed, abandoned or inconclusive.")],
     note: Annotated[str, typer.Option(help="One sentence.")] = "",
-    fraction_done: Annotated[float, typer.Option(help="Share of the planned run, 0 to 1.")] = 1.0,
+    fraction_done: Annotated[float | None, typer.Option(help="Share of the planned run, 0 to 1; by default from the record.")] = None,
     lab: LabOption = HERE,
 ) -> None:
     """Say how an experiment ended, once and for all."""
     from forerun.registry.changes import close as chain
 
     entry = chain(lab_at(lab), experiment, outcome, note=note, fraction_done=fraction_done)
-    print(f"closed {entry.body['experiment']} as {outcome}  line {entry.seq}")
+    print(f"closed {entry.body['experiment']} as {outcome}  fraction_done {entry.body['fraction_done']:.3f}  line {entry.seq}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from forerun.base.config import load_toml
 from forerun.base.errors import RegistryError
-from forerun.registry.rules import check_metric, parse
+from forerun.registry.possible import check_metric
+from forerun.registry.rules import Rule, parse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,9 @@ class Prediction:
     """File under `ledger/forecasts/` that the numbers come from; empty when they do not come from one."""
 
     def __post_init__(self) -> None:
+        for name in ("point", "low50", "high50", "low90", "high90"):
+            if not math.isfinite(getattr(self, name)):
+                raise RegistryError(f"prediction.{name} must be finite, got {getattr(self, name)}", hint="give a wide number instead")
         order = (("low90", "low50"), ("low50", "point"), ("point", "high50"), ("high50", "high90"))
         for lower, upper in order:
             if not getattr(self, lower) <= getattr(self, upper):
@@ -41,7 +46,13 @@ class Segment:
     """A change that is planned from the start."""
 
     at_fraction: float
+    """Share of the run after which it is made."""
     change: str
+    """What changes."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.at_fraction < 1:
+            raise RegistryError(f"segments.at_fraction must lie in 0..1, 1 excluded, got {self.at_fraction}", hint="a share of the run")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +77,8 @@ class Experiment:
     """Rule over metric names; see `registry/rules.py`."""
     stop: tuple[str, ...] = ()
     """Rules that end the run early when one holds."""
+    alarm: tuple[str, ...] = ()
+    """Rules that are written into the record when one first holds; the run goes on."""
     abort_budget_flops: float = 0.0
     """Compute after which the run is given up; 0 sets no limit."""
     compute_budget_flops: float
@@ -84,13 +97,38 @@ class Experiment:
             if not getattr(self, name).strip():
                 raise RegistryError(f"experiment.{name} must not be empty", hint=f"say in one sentence: {name.replace('_', ' ')}")
         check_metric(self.metric, "experiment.metric")
-        parse(self.success, where="experiment.success")
-        for index, rule in enumerate(self.stop):
-            parse(rule, where=f"experiment.stop[{index}]")
-        if not self.compute_budget_flops > 0:
+        success = self.success_rule()
+        if self.metric not in success.metrics:
             raise RegistryError(
-                f"experiment.compute_budget_flops must be positive, got {self.compute_budget_flops}", hint="`forerun plan` prints it"
+                f"experiment.success must read experiment.metric={self.metric!r}, got {self.success!r}", hint=f"use final({self.metric})"
             )
+        self.stop_rules()
+        self.alarm_rules()
+        if not 0 < self.compute_budget_flops < math.inf:
+            raise RegistryError(
+                f"experiment.compute_budget_flops must be positive and finite, got {self.compute_budget_flops}",
+                hint="`forerun plan` prints it",
+            )
+        if not (self.abort_budget_flops == 0 or self.compute_budget_flops <= self.abort_budget_flops < math.inf):
+            raise RegistryError(
+                f"experiment.abort_budget_flops must be 0 or at least compute_budget_flops={self.compute_budget_flops:g}, got {self.abort_budget_flops:g}",
+                hint="0 sets no limit",
+            )
+
+    def success_rule(self) -> Rule:
+        """`success`, parsed; it may name the prediction's numbers, as in `inside(final(m), low90, high90)`."""
+        return parse(self.success, where="experiment.success", names=self._numbers())
+
+    def stop_rules(self) -> tuple[Rule, ...]:
+        """`stop`, parsed."""
+        return tuple(parse(rule, where=f"experiment.stop[{index}]", names=self._numbers()) for index, rule in enumerate(self.stop))
+
+    def alarm_rules(self) -> tuple[Rule, ...]:
+        """`alarm`, parsed."""
+        return tuple(parse(rule, where=f"experiment.alarm[{index}]", names=self._numbers()) for index, rule in enumerate(self.alarm))
+
+    def _numbers(self) -> dict[str, float]:
+        return {name: getattr(self.prediction, name) for name in ("point", "low50", "high50", "low90", "high90")}
 
 
 def load(folder: Path) -> Experiment:

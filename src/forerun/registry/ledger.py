@@ -1,7 +1,7 @@
 """The ledger: one canonical-JSON object a line, each carrying the digest of the line before. Appending is the only change.
 
 A chain proves that nothing was edited, dropped or reordered since a later line (or an anchor) was made public. It does not prove
-that no other, secret run came before.
+that no other, secret run came before. `head.json` beside it counts the lines, so that lines cut off the end are missed too.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from forerun.base.config import canonical_json, digest_of
 from forerun.base.errors import CheckFailed
-from forerun.base.files import fsync_folder, storage_errors
+from forerun.base.files import fsync_folder, storage_errors, write_json
 from forerun.base.lab import Lab
 
 FIRST = "0" * 64
@@ -53,7 +54,7 @@ def append(lab: Lab, kind: str, body: dict[str, Any]) -> Entry:
         with lab.ledger.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
-            entries = list(_verified(file.read()))
+            entries = _checked(lab, file.read())
             line: dict[str, Any] = {
                 "schema": 1,
                 "seq": len(entries),
@@ -66,13 +67,37 @@ def append(lab: Lab, kind: str, body: dict[str, Any]) -> Entry:
             file.write(canonical_json(line) + b"\n")
             file.flush()
             os.fsync(file.fileno())
+            write_json(head_path(lab), {"lines": len(entries) + 1, "digest": line["digest"]})
         fsync_folder(lab.ledger.parent)
     return Entry(**line)
 
 
 def read(lab: Lab) -> list[Entry]:
     """All lines, checked. Raises: CheckFailed naming the first line and byte that is not what it was."""
-    return list(_verified(lab.ledger.read_bytes())) if lab.ledger.exists() else []
+    return _checked(lab, lab.ledger.read_bytes() if lab.ledger.exists() else b"")
+
+
+def head_path(lab: Lab) -> Path:
+    """How many lines there are and the last one's digest; written behind every line, so after a crash it may count one less."""
+    return lab.ledger.with_name("head.json")
+
+
+def _checked(lab: Lab, content: bytes) -> list[Entry]:
+    entries, path = list(_verified(content)), head_path(lab)
+    if not path.exists():
+        return entries
+    try:
+        head = json.loads(path.read_bytes())
+        known, digest = int(head["lines"]), str(head["digest"])
+    except (ValueError, KeyError, TypeError):
+        raise CheckFailed(f"{path} cannot be read", hint="restore it from a copy of the ledger, for example in git") from None
+    if known > len(entries):
+        raise CheckFailed(
+            f"the ledger has {len(entries)} lines, {path} says {known}", hint="restore the missing lines from a copy, for example in git"
+        )
+    if known < 1 or entries[known - 1].digest != digest:
+        raise CheckFailed(f"{path} names another line {known - 1} than the ledger holds", hint="compare both with an older copy")
+    return entries
 
 
 def _verified(content: bytes) -> Iterator[Entry]:
@@ -90,9 +115,10 @@ def _entry(line: bytes, seq: int, prev: str, place: int) -> Entry:
     try:
         data = json.loads(line)
         entry = Entry(**data)
-    except (ValueError, TypeError):
+        canonical = canonical_json(data)
+    except (ValueError, TypeError, RecursionError):
         raise _broken(seq, place, "it is not a ledger line") from None
-    if line != canonical_json(data):
+    if line != canonical or not isinstance(entry.body, dict):
         raise _broken(seq, place, "it is not in canonical form")
     if entry.seq != seq:
         raise _broken(seq, place, f"it says it is line {entry.seq}")

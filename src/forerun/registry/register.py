@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forerun.base.config import digest_of, file_digest
+from forerun.base.config import decode, digest_of, file_digest
 from forerun.base.errors import RegistryError
 from forerun.base.files import write_json
 from forerun.base.lab import Lab
 from forerun.registry import ledger
-from forerun.registry.experiment import load
+from forerun.registry.experiment import Experiment, load
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +26,18 @@ class Registration:
     """Name of the experiment's folder."""
     time: str
     body: dict[str, Any]
+    change: str = ""
+    """What the amendment says that allows the config asked for; empty for the config registered first."""
 
     @property
     def config_digest(self) -> str:
         """Digest of the frozen config the promise is about."""
         return self.body["config_digest"]
+
+    @property
+    def promise(self) -> Experiment:
+        """What was promised."""
+        return decode(self.body["promise"], Experiment, where=f"ledger: {self.experiment}")
 
 
 def register(lab: Lab, folder: Path, config: dict[str, Any], *, code: Path | None = None) -> Registration:
@@ -54,6 +62,7 @@ def register(lab: Lab, folder: Path, config: dict[str, Any], *, code: Path | Non
                 f"experiment {folder.name!r} is registered with another config",
                 hint="`forerun amend` declares a change; a new idea is a new experiment",
             )
+    _check_domains(lab, experiment, config)
     forecast_digest = ""
     if experiment.prediction.forecast:
         path = lab.forecasts / experiment.prediction.forecast
@@ -77,6 +86,22 @@ def register(lab: Lab, folder: Path, config: dict[str, Any], *, code: Path | Non
 def registrations(lab: Lab) -> list[Registration]:
     """All promises, oldest first."""
     return [_registration(entry) for entry in ledger.read(lab) if entry.kind == "promise"]
+
+
+def _check_domains(lab: Lab, experiment: Experiment, config: dict[str, Any]) -> None:
+    """A metric of one held-out domain must be of a domain the data has; checked where the manifest is at hand."""
+    path = lab.manifests / f"{config.get('data', {}).get('manifest', '')}.json"
+    if not path.is_file():
+        return
+    held_out = [cell["name"] for cell in json.loads(path.read_bytes()).get("held_out", [])]
+    rules = (experiment.success_rule(), *experiment.stop_rules(), *experiment.alarm_rules())
+    for metric in (experiment.metric, *(metric for rule in rules for metric in rule.metrics)):
+        prefix, _, rest = metric.partition("/")
+        domain = rest.rpartition("/")[0]
+        if prefix.startswith("eval") and domain and domain not in held_out:
+            raise RegistryError(
+                f"metric {metric!r} names the domain {domain!r}, which the data does not hold out", hint=f"domains: {', '.join(held_out)}"
+            )
 
 
 def _registration(entry: ledger.Entry) -> Registration:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from forerun.base.config import decode
 from forerun.base.errors import RegistryError
 from forerun.base.lab import Lab
 from forerun.record.reader import open_run
 from forerun.record.run import load_run
 from forerun.record.series import RunRecord
 from forerun.registry import ledger
-from forerun.registry.changes import amendments_of
+from forerun.registry.changes import allowed_configs, amendments_of
 from forerun.registry.experiment import Experiment, Prediction
 from forerun.registry.register import Registration
-from forerun.registry.rules import parse
 
+LATE = 0.05  # assumed: a change may wait for the next checkpoint, a twentieth of the run by default
 Answer = Literal["kept", "missed", "deviated", "undecided"]
 
 
@@ -73,14 +73,18 @@ class RecordHistory:
 def judge(lab: Lab, registration: Registration, run_dir: Path) -> Verdict:
     """Score a run against its promise; nothing is written."""
     record = open_run(run_dir)
-    promise = decode(registration.body["promise"], Experiment, where=f"ledger: {registration.experiment}")
+    promise = registration.promise
     history = RecordHistory(record)
     done = max(record.last_step, 0) / max(record.info.num_steps, 1)
     values = history.values(promise.metric)[1]
-    outcome = float(values[-1]) if len(values) else None
+    last = float(values[-1]) if len(values) else None
+    outcome = last if last is not None and math.isfinite(last) else None
     deviations = _deviations(lab, registration, record)
+    stopped_by = tuple(rule.text for rule in promise.stop_rules() if rule.judge(history).holds)
     finished = done >= 1 and outcome is not None
-    success = parse(promise.success, where="success").judge(history).holds if finished else None
+    success = promise.success_rule().judge(history).holds if finished else None
+    if not finished and (stopped_by or (done >= 1 and last is not None)):
+        success = False  # its own rule ended it, or its last value is no number
     answer: Answer = "undecided"
     if deviations:
         answer = "deviated"
@@ -99,9 +103,9 @@ def judge(lab: Lab, registration: Registration, run_dir: Path) -> Verdict:
         inside90=prediction.low90 <= outcome <= prediction.high90 if finished else None,
         signed_error=outcome - prediction.point if finished else None,
         interval_score90=interval_score(prediction, outcome) if finished else None,
-        stopped_by=tuple(rule for rule in promise.stop if parse(rule, where="stop").judge(history).holds),
+        stopped_by=stopped_by,
         deviations=deviations,
-        words=_words(promise, answer, outcome, done, deviations),
+        words=_words(promise, answer, outcome, done, deviations, stopped_by),
     )
 
 
@@ -127,18 +131,31 @@ def _deviations(lab: Lab, registration: Registration, record: RunRecord) -> tupl
     found = []
     if record.info.registration_id != registration.id:
         found.append(f"the run was started under {record.info.registration_id or 'no promise'}, not under {registration.id}")
-    declared = {entry.body["at_step"] for entry in amendments_of(lab, registration.experiment)}
-    if record.info.config_digest != registration.config_digest and not declared:
-        found.append("the run's config is not the registered one")
+    num_steps = max(record.info.num_steps, 1)
+    declared = [(entry.body["at_step"], entry.body["what"]) for entry in amendments_of(lab, registration.experiment)]
+    declared += [(round(segment.at_fraction * num_steps), segment.change) for segment in registration.promise.segments]
+    if record.info.config_digest not in allowed_configs(lab, registration):
+        found.append("the run's config is neither the registered one nor declared by an amendment")
     for segment in record.info.segments:
-        if segment.changed and segment.first_step - 1 not in declared and segment.first_step not in declared:
+        if not segment.changed:
+            continue
+        about = [step for step, what in declared if what == segment.changed]
+        if not about:
             found.append(f"undeclared change at step {segment.first_step}: {segment.changed}")
+        elif min(abs(segment.first_step - 1 - step) for step in about) > max(1, LATE * num_steps):
+            found.append(f"change declared for step {about[0]} was made at step {segment.first_step}: {segment.changed}")
     return tuple(found)
 
 
-def _words(promise: Experiment, answer: Answer, outcome: float | None, done: float, deviations: tuple[str, ...]) -> str:
+def _words(
+    promise: Experiment, answer: Answer, outcome: float | None, done: float, deviations: tuple[str, ...], stopped_by: tuple[str, ...]
+) -> str:
     if answer == "deviated":
-        return f"Deviated: {deviations[0]}."
+        return f"Deviated: {'; '.join(deviations)}."
+    if answer == "missed" and done < 1:
+        return f"Missed: ended at {done:.0%} by its own rule {stopped_by[0]}."
+    if answer == "missed" and outcome is None:
+        return f"Missed: {promise.metric} ended as not a number."
     if answer == "undecided" or outcome is None:
         return f"Undecided: the run is {done:.0%} done."
     prediction = promise.prediction

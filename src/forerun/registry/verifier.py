@@ -45,7 +45,7 @@ def check_chain(content: bytes) -> tuple[list[dict], list[str]]:
                 return lines, [f"{where}: digest does not fit the content"]
             if line["prev"] != prev or line["seq"] != seq:
                 return lines, [f"{where}: does not continue the line before"]
-        except (ValueError, KeyError, AttributeError, TypeError):
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             return lines, [f"{where}: not a ledger line"]
         lines.append(line)
         prev, place = line["digest"], place + len(raw) + 1
@@ -64,6 +64,9 @@ def check_files(lab: Path, lines: list[dict]) -> list[str]:
             problems.append(f"experiments/{name}/config.json is not the registered config")
         if (folder / "experiment.toml").exists() and sha256((folder / "experiment.toml").read_bytes()) != body["experiment_digest"]:
             problems.append(f"experiments/{name}/experiment.toml is not the registered one")
+        for path in sorted(folder.glob("config-*.json")):
+            if sha256(path.read_bytes().removesuffix(b"\n")) not in allowed(lines, line):
+                problems.append(f"experiments/{name}/{path.name} is not declared by an amendment")
         forecast = body["promise"]["prediction"].get("forecast", "")
         path = lab / "ledger" / "forecasts" / forecast
         if forecast and path.exists() and sha256(path.read_bytes()) != body["forecast_digest"]:
@@ -79,32 +82,72 @@ def check_order(lab: Path, lines: list[dict]) -> list[str]:
     promises = {line["digest"][:16]: line for line in lines if line["kind"] == "promise"}
     problems = []
     for path in sorted((lab / "runs").glob("*/run.json")):
-        run = json.loads(path.read_bytes())
+        name = f"runs/{path.parent.name}"
+        try:
+            run = json.loads(path.read_bytes())
+        except ValueError:
+            problems.append(f"{name}/run.json cannot be read")
+            continue
         promise = promises.get(run.get("registration_id") or "")
         if run.get("registration_id") and promise is None:
-            problems.append(f"runs/{run['run_id']} names a promise that is not in the ledger")
+            problems.append(f"{name} names a promise that is not in the ledger")
         elif promise:
             if run["created"] + 1 < datetime.fromisoformat(promise["time"]).timestamp():
-                problems.append(f"runs/{run['run_id']} started before its promise")
+                problems.append(f"{name} started before its promise")
             config = path.with_name("config.json")
-            if (
-                config.exists()
-                and not amended(lines, promise)
-                and sha256(config.read_bytes().removesuffix(b"\n")) != promise["body"]["config_digest"]
-            ):
-                problems.append(f"runs/{run['run_id']}/config.json is not the promised config")
+            if config.exists() and sha256(config.read_bytes().removesuffix(b"\n")) not in allowed(lines, promise):
+                problems.append(f"{name}/config.json is neither the promised config nor declared by an amendment")
+        starts = [event for event in started(path.parent) if "registration_id" in event]
+        if any((event["registration_id"] or "") != (run.get("registration_id") or "") for event in starts):
+            problems.append(f"{name}/run.json names another promise than its journal")
+        if run.get("unregistered") and run.get("registration_id"):
+            problems.append(f"{name}/run.json names a promise and is marked unregistered")
     return problems
 
 
-def amended(lines: list[dict], promise: dict) -> bool:
-    """Whether a declared change allows another config."""
-    return any(line["kind"] == "amendment" and line["body"]["experiment"] == promise["body"]["experiment"] for line in lines)
+def started(run: Path) -> list[dict]:
+    """Start events of a run's journals; lines torn by a crash are left out."""
+    events = []
+    for path in run.glob("w*/events.jsonl"):
+        for raw in path.read_bytes().split(b"\n"):
+            try:
+                event = json.loads(raw)
+            except ValueError:
+                continue
+            if isinstance(event, dict) and event.get("kind") == "start":
+                events.append(event)
+    return events
+
+
+def allowed(lines: list[dict], promise: dict) -> set[str]:
+    """Digests of the promised config and of those that amendments declare."""
+    same = (line["body"] for line in lines if line["kind"] == "amendment" and line["body"]["experiment"] == promise["body"]["experiment"])
+    return {promise["body"]["config_digest"], *(body["config_digest"] for body in same if "config_digest" in body)}
+
+
+def check_head(path: Path, lines: list[dict]) -> list[str]:
+    """`head.json` counts the lines, so that lines cut off the end are missed; a crash may leave it one line behind."""
+    try:
+        head = json.loads(path.read_bytes())
+        known, digest = int(head["lines"]), head["digest"]
+    except FileNotFoundError:
+        return ["ledger/head.json is missing"] if lines else []
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ["ledger/head.json cannot be read"]
+    if canonical(head) + b"\n" != path.read_bytes():
+        return ["ledger/head.json is not in canonical form"]
+    if known > len(lines):
+        return [f"ledger has {len(lines)} lines, ledger/head.json says {known}: lines are missing from line {len(lines)} on"]
+    if known < max(1, len(lines) - 1) or lines[known - 1]["digest"] != digest:
+        return ["ledger/head.json does not name a line of this ledger near its end"]
+    return []
 
 
 def verify(lab: Path) -> tuple[list[dict], list[str]]:
     """Ledger lines and every problem found."""
     path = lab / "ledger" / "registry.jsonl"
     lines, problems = check_chain(path.read_bytes() if path.exists() else b"")
+    problems += [] if problems else check_head(path.with_name("head.json"), lines)
     return lines, problems or [*check_files(lab, lines), *check_order(lab, lines)]
 
 
