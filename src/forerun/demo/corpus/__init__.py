@@ -1,0 +1,1 @@
+"""Real, freely licensed text for the demo, gathered by a recipe: fetched by pinned hash, extracted, never executed, never committed."""
