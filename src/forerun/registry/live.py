@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forerun.registry.rules import Rule
+from forerun.registry.rules import History, Rule
 
 FIRST_ROWS = 1024  # assumed: buffers double from here
 
@@ -40,6 +40,14 @@ class LiveRules:
         self._num_steps, self._per_step, self._budget = num_steps, flops_per_step, abort_budget_flops
         self._history = LiveHistory({metric for _, rule in self._open for metric in rule.metrics})
 
+    def resume(self, history: History, fired: set[str]) -> None:
+        """Take over what was recorded before a restart; rules that had fired by then are not reported again."""
+        for metric in self._history.metrics:
+            fractions, values = history.values(metric)
+            for fraction, value in zip(fractions.tolist(), values.tolist()):
+                self._history.add(fraction, {metric: value})
+        self._open = [(kind, rule) for kind, rule in self._open if rule.text not in fired]
+
     def observe(self, step: int, row: Mapping[str, float]) -> list[Fired]:
         """Take in one row of finished step `step`; returns the rules that hold now and did not before."""
         touched = self._history.add(step / max(self._num_steps, 1), row)
@@ -63,6 +71,11 @@ class LiveHistory:
     def __init__(self, metrics: Iterable[str]) -> None:
         self._buffers = {metric: np.empty((2, FIRST_ROWS)) for metric in metrics}
         self._counts = dict.fromkeys(self._buffers, 0)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Those it watches."""
+        return tuple(self._buffers)
 
     def add(self, fraction: float, row: Mapping[str, float]) -> set[str]:
         """Keep the values of the watched metrics. Returns which the row had."""

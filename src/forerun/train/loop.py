@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Protocol
 
 import jax
 
@@ -21,27 +20,20 @@ from forerun.loader.store import TokenStore, open_store
 from forerun.optim.schedule import schedule
 from forerun.record.journal import Journal
 from forerun.record.reader import open_run
-from forerun.record.run import start_run
+from forerun.record.run import load_run, start_run
+from forerun.registry.live import LiveRules
+from forerun.registry.register import Registration
 from forerun.train.checkpoint import Checkpoints
 from forerun.train.config import RunConfig
 from forerun.train.evaluate import Evaluator
 from forerun.train.memory import memory_gib
 from forerun.train.metrics import Rows
+from forerun.train.promised import live_rules
 from forerun.train.state import TrainState, init_state
 from forerun.train.step import StepReport, build_step, model_batch
 
 OnEval = Callable[[int, dict[str, float]], str]
 """Told the step and the evaluation row; what it returns is shown beside the progress."""
-
-
-class Promise(Protocol):
-    """What the loop needs to know of a registration."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def experiment(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +59,7 @@ class _Pending:
 
 
 def train(
-    config: RunConfig, lab: Lab, *, run_id: str, registration: Promise | None, on_eval: OnEval | None = None, quiet: bool = False
+    config: RunConfig, lab: Lab, *, run_id: str, registration: Registration | None, on_eval: OnEval | None = None, quiet: bool = False
 ) -> RunResult:
     """Train a run to its end, from its newest good checkpoint if there is one; the same call continues a killed run.
 
@@ -103,13 +95,18 @@ def train(
         config_digest=config_digest,
         versions={name: version(name) for name in ("forerun", "jax", "jaxlib", "numpy", "orbax-checkpoint")},
         first_step=first + 1,
+        changed=_declared_change(lab, run_id, registration, config_digest),
     )
     write_json(run_dir / "config.json", config)
+    rules = live_rules(config, registration, open_run(run_dir))
     with Journal(run_dir) as journal:
-        journal.event("start", first, resumed=first > 0, devices=jax.device_count(), transport=config.transport.kind)
+        promised = registration.id if registration else None
+        journal.event(
+            "start", first, registration_id=promised, resumed=first > 0, devices=jax.device_count(), transport=config.transport.kind
+        )
         for refusal in restored.refused if restored else ():
             journal.event("checkpoint_refused", first, reason=refusal)
-        evaluation = _run(config, store, state, first, journal, checkpoints, on_eval, quiet, run_id)
+        evaluation = _run(config, store, state, first, journal, checkpoints, on_eval, quiet, run_id, rules)
         journal.event("end", config.train.num_steps)
     return RunResult(run_id=run_id, num_steps=config.train.num_steps, evaluation=evaluation, seconds=time.perf_counter() - began)
 
@@ -124,6 +121,7 @@ def _run(
     on_eval: OnEval | None,
     quiet: bool,
     run_id: str,
+    rules: LiveRules,
 ) -> dict[str, float]:
     num_steps, train_config = config.train.num_steps, config.train
     batches = Batches(store, config.data, num_steps=num_steps, batch_size=train_config.batch_size, seq_len=train_config.seq_len)
@@ -141,11 +139,18 @@ def _run(
         if not bool(finished.report.finite):
             _on_nonfinite(config, journal, finished.step, row)
         journal.log(finished.step, row)
+        obey(finished.step, row)
         progress.advance(
             train_config.batch_tokens, note=f"step {finished.step}/{num_steps}  loss_nats {row['loss_nats']:.3f}  {word}".rstrip()
         )
 
-    word = ""
+    def obey(step: int, row: dict[str, float]) -> None:
+        for fired in rules.observe(step, row):
+            journal.event("rule", step, promised=fired.kind, rule=fired.rule)
+            if fired.kind != "alarm":
+                stopped_by.append(fired.rule)
+
+    word, stopped_by = "", list[str]()
     with (
         Prefetcher(batches.batch, first, num_steps) as loader,
         Progress(run_id, config.train.train_tokens, "tokens", done=first * train_config.batch_tokens, quiet=quiet) as progress,
@@ -164,9 +169,19 @@ def _run(
             if done in evals:
                 evaluation = evaluator(state)
                 journal.log(done, {**evaluation, "memory_gib": memory_gib(), "skipped_steps": float(state.num_skipped)})
+                obey(done, evaluation)
                 word = on_eval(done, evaluation) if on_eval else ""
-            if done in saves:
+            if stopped_by and pending is not None:
+                jax.block_until_ready(report)
+                settle(pending, time.perf_counter())
+                pending = None
+            if done in saves or stopped_by:
                 journal.log(done, {"checkpoint_time_s": checkpoints.save(state, done)})
+            if stopped_by:
+                raise CheckFailed(
+                    f"step {done} of {num_steps}: the promised rule holds: {stopped_by[0]}",
+                    hint="`forerun close EXPERIMENT --outcome stopped`; the checkpoint and the record are kept",
+                )
     assert step_fn._cache_size() == 1, "the step was compiled more than once"  # type: ignore[attr-defined]
     return evaluation
 
@@ -180,6 +195,13 @@ def _on_nonfinite(config: RunConfig, journal: Journal, step: int, row: dict[str,
             f"step {step} gave a non-finite loss or gradient ({skipped} so far, spikes.max_skips={config.spikes.max_skips})",
             hint="the record names the step; lower the learning rate, or declare another policy with `forerun amend`",
         )
+
+
+def _declared_change(lab: Lab, run_id: str, registration: Registration | None, config_digest: str) -> str:
+    """What an amendment says of a config that differs from the one the run had so far; empty for a plain start or restart."""
+    if registration is None or not (lab.run(run_id) / "run.json").exists() or load_run(lab.run(run_id)).config_digest == config_digest:
+        return ""
+    return registration.change
 
 
 def _moments(config: RunConfig, every_fraction: float) -> frozenset[int]:
