@@ -10,6 +10,7 @@ is its start marker, so every position predicts a real token. Documents cut by a
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -21,6 +22,8 @@ from forerun.loader.order import Phase, counts_per_period, key_of, permute
 from forerun.loader.store import TokenStore
 
 PADDING_SEGMENT = 0
+CHUNK = 1024  # assumed: windows located at once; one call of the arithmetic costs as much for 8 as for 1,024
+MOST_CHUNKS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +70,11 @@ class Batches:
         self._names = sorted(store.cells)
         self._cells = [store.cells[name] for name in self._names]
         train_tokens = num_steps * batch_size * seq_len
-        self._rings = np.array([_ring(cell.num_tokens, train_tokens, data.target_tokens) for cell in self._cells], np.int64)
-        self._ring_of = dict(zip(self._names, self._rings.tolist()))
-        self._num_windows = np.maximum(1, self._rings // self.window)
+        self._rings = [_ring(cell.num_tokens, train_tokens, data.target_tokens) for cell in self._cells]
+        self._num_windows = np.maximum(1, np.array(self._rings) // self.window)
+        self._chunks: dict[int, list[tuple[int, int]]] = {}
         self._cell_keys = np.array([key_of("cell", data.seed, name) for name in self._names], np.uint64)
-        self._removed = {cell.name: store.removed_spans(cell) for cell in store.manifest.cells}
-        self._removed = {name: spans for name, spans in self._removed.items() if len(spans)}
+        self._removed = [store.removed_spans(cell.cell) for cell in self._cells]
         self.left_out: dict[str, str] = {}
         """Cells the default mixture does not read, with the reason."""
         self._phases = self._lay_out(data.mixture or (self._proportional(train_tokens),), train_tokens)
@@ -88,49 +90,68 @@ class Batches:
         first, last, _ = rows.indices(self.batch_size)
         shape = (max(0, last - first), self.seq_len)
         tokens, targets = np.empty(shape, np.int32), np.empty(shape, np.int32)
-        starts, blank, unscored = np.zeros(shape, bool), np.zeros(shape, bool), np.zeros(shape, bool)
-        for piece in self.pieces(step, rows):
-            place = piece.row, slice(piece.column, piece.column + piece.length)
-            ring = self._ring_of[piece.cell]
-            ids = np.empty(piece.length + 1, np.int32)
-            self.store.cells[piece.cell].read_into(ids, piece.start, ring)
-            tokens[place], targets[place] = ids[:-1], ids[1:]
-            starts[piece.row, piece.column] = True
-            if piece.cell in self._removed:
-                gone = _inside(self._removed[piece.cell], piece.start, piece.length + 1, ring)
-                blank[place], unscored[place] = gone[:-1], gone[:-1] | gone[1:]
+        heads, hidden = [], []
+        for row, column, length, cell, start in self._spans(step, rows):
+            place = row, slice(column, column + length)
+            self._fill(cell, start, tokens[place], targets[place])
+            heads.append(row * self.seq_len + column)
+            gone = self._removed[cell]
+            if len(gone):
+                hidden.append((place, _inside(gone, start, length + 1, self._rings[cell])))
         eod = self.store.manifest.end_of_document
-        starts |= tokens == eod
-        starts[:, :1] = True
-        segment_ids, positions = segments(starts)
-        tokens[blank], segment_ids[blank], positions[blank] = eod, PADDING_SEGMENT, 0
-        targets[unscored] = eod
-        return Batch(tokens, targets, segment_ids, positions, 1 - unscored.astype(np.float32))
+        segment_ids, positions = segments(tokens == eod, heads)
+        loss_mask = np.ones(shape, np.float32)
+        for place, gone in hidden:
+            tokens[place][gone[:-1]], segment_ids[place][gone[:-1]], positions[place][gone[:-1]] = eod, PADDING_SEGMENT, 0
+            unscored = gone[:-1] | gone[1:]
+            targets[place][unscored], loss_mask[place][unscored] = eod, 0
+        return Batch(tokens, targets, segment_ids, positions, loss_mask)
 
     def ring_of(self, cell: str) -> int:
         """Tokens of a cell this run may see, before it begins again."""
-        return self._ring_of[cell]
+        return self._rings[self._names.index(cell)]
 
     def pieces(self, step: int, rows: slice = slice(None)) -> list[Piece]:
         """Where each part of each row comes from, in row order; rows are counted from the first one asked for."""
+        return [Piece(row, column, length, self._names[cell], start) for row, column, length, cell, start in self._spans(step, rows)]
+
+    def _spans(self, step: int, rows: slice) -> Iterator[tuple[int, int, int, int, int]]:
+        """Row, column, length, cell index and ring position of each piece."""
         first, last, stride = rows.indices(self.batch_size)
         assert stride == 1, "rows must be a contiguous slice"
         begin = (step * self.batch_size + first) * self.seq_len
         end = (step * self.batch_size + last) * self.seq_len
-        if end <= begin:
-            return []
-        windows = np.arange(begin // self.window, (end - 1) // self.window + 1)
-        cell_index, start = self._locate(windows)
-        pieces = []
-        for window, cell, at in zip(windows.tolist(), cell_index.tolist(), start.tolist()):
-            position, stop = max(begin, window * self.window), min(end, (window + 1) * self.window)
-            while position < stop:
-                row, column = divmod(position - begin, self.seq_len)
-                length = min(self.seq_len - column, stop - position)
-                inside = (at + position - window * self.window) % int(self._rings[cell])
-                pieces.append(Piece(row, column, length, self._names[cell], inside))
-                position += length
-        return pieces
+        position = begin
+        while position < end:
+            window, inside = divmod(position, self.window)
+            row, column = divmod(position - begin, self.seq_len)
+            length = min(self.seq_len - column, self.window - inside, end - position)
+            cell, start = self._place(window)
+            yield row, column, length, cell, (start + inside) % self._rings[cell]
+            position += length
+
+    def _fill(self, cell: int, start: int, tokens: np.ndarray, targets: np.ndarray) -> None:
+        """The ids from a ring position on, and the ids one further."""
+        source, length, ring = self._cells[cell], len(tokens), self._rings[cell]
+        shard, offset, room = source.run(start, ring)
+        if length < room:
+            tokens[:], targets[:] = shard[offset : offset + length], shard[offset + 1 : offset + length + 1]
+            return
+        ids = np.empty(length + 1, np.int32)
+        source.read_into(ids, start, ring)
+        tokens[:], targets[:] = ids[:-1], ids[1:]
+
+    def _place(self, window: int) -> tuple[int, int]:
+        """Cell index and ring position of the first token of a window; located by the thousand, a few thousand kept."""
+        number, inside = divmod(window, CHUNK)
+        chunk = self._chunks.get(number)
+        if chunk is None:
+            cell, start = self._locate(np.arange(number * CHUNK, (number + 1) * CHUNK))
+            chunk = list(zip(cell.tolist(), start.tolist()))
+            if len(self._chunks) >= MOST_CHUNKS:
+                self._chunks.pop(next(iter(self._chunks)))
+            self._chunks[number] = chunk
+        return chunk[inside]
 
     def _locate(self, windows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cell index and ring position of the first token of each window."""
@@ -143,7 +164,7 @@ class Batches:
         size = self._num_windows[cell]
         turn, inside = np.divmod(ordinal, size)
         shuffled = permute(inside, size, self._cell_keys[cell] + turn.astype(np.uint64))
-        return cell, (turn * size + shuffled) * self.window % self._rings[cell]
+        return cell, (turn * size + shuffled) * self.window % np.array(self._rings)[cell]
 
     def _lay_out(self, mixture: tuple[MixturePhase, ...], train_tokens: int) -> list[Phase]:
         phases: list[Phase] = []
@@ -178,8 +199,8 @@ class Batches:
         total = sum(cell.num_tokens for cell in self._cells)
         if not total:
             raise ConfigError(f"manifest {self.data.manifest[:12]} has no training tokens", hint="curate more text")
-        share = dict(zip(self._names, (ring / self._rings.sum() for ring in self._rings.tolist())))
-        for name, ring in zip(self._names, self._rings.tolist()):
+        share = dict(zip(self._names, (ring / sum(self._rings) for ring in self._rings)))
+        for name, ring in zip(self._names, self._rings):
             if self.window > self.data.epoch_cap * ring:
                 self.left_out[name] = f"one window of {self.window} tokens would read its {ring} more than {self.data.epoch_cap:g} times"
             elif share[name] * 32768 < 1:  # half a window of the longest period: cannot be read in proportion
@@ -197,20 +218,30 @@ class Batches:
         end = -(-train_tokens // self.window)
         for phase, stop in zip(self._phases, [*(phase.start for phase in self._phases[1:]), end]):
             read[list(phase.cells)] += phase.read_after(max(0, min(stop, end) - phase.start))
-        for name, windows, ring in zip(self._names, read.tolist(), self._rings.tolist()):
+        for name, windows, ring in zip(self._names, read.tolist(), self._rings):
             if (windows - 1) * self.window > self.data.epoch_cap * ring:  # one window of rounding is allowed
                 raise ConfigError(
                     f"data.mixture reads cell {name!r} {windows * self.window / ring:.2f} times, data.epoch_cap is {self.data.epoch_cap:g}",
                     hint="lower its weight, shorten the run, or raise data.epoch_cap",
                 )
-        return {name: windows * self.window / ring for name, windows, ring in zip(self._names, read.tolist(), self._rings.tolist())}
+        return {name: windows * self.window / ring for name, windows, ring in zip(self._names, read.tolist(), self._rings)}
 
 
-def segments(starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Document number from 1 and distance from the document's start, for rows in which `starts` marks first tokens."""
-    column = np.arange(starts.shape[1], dtype=np.int32)
-    begin = np.maximum.accumulate(np.where(starts, column, 0), axis=1)
-    return np.cumsum(starts, axis=1, dtype=np.int32), (column - begin).astype(np.int32)
+def segments(starts: np.ndarray, heads: Sequence[int] = ()) -> tuple[np.ndarray, np.ndarray]:
+    """Document number in its row from 1, and distance from the document's first token, both int32 `[B, S]`.
+
+    Args:
+        starts: marks first tokens of documents; the first column of a row always is one.
+        heads: flat positions of further first tokens.
+    """
+    num_rows, seq_len = starts.shape
+    first = np.unique(np.concatenate([np.flatnonzero(starts), np.asarray(heads, np.int64), np.arange(num_rows) * seq_len]))
+    length = np.diff(first, append=starts.size)
+    rows = first // seq_len if seq_len else first
+    number = np.arange(1, len(first) + 1) - np.searchsorted(rows, rows)
+    segment_ids = np.repeat(number.astype(np.int32), length)
+    positions = np.arange(starts.size, dtype=np.int32) - np.repeat(first.astype(np.int32), length)
+    return segment_ids.reshape(starts.shape), positions.reshape(starts.shape)
 
 
 def _ring(num_tokens: int, train_tokens: int, target_tokens: int) -> int:

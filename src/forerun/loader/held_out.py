@@ -47,9 +47,7 @@ def _rows(store: TokenStore, name: str, seq_len: int, num_sequences: int) -> Hel
         scored[max(0, first - 1) : last] = False
     shape = (num_rows, seq_len)
     tokens, targets, mask = ids[:-1].reshape(shape).copy(), ids[1:].reshape(shape).copy(), scored.reshape(shape)
-    starts = tokens == eod
-    starts[:, :1] = True
-    segment_ids, positions = segments(starts)
+    segment_ids, positions = segments(tokens == eod)
     tokens[~mask], targets[~mask], segment_ids[~mask], positions[~mask] = eod, eod, PADDING_SEGMENT, 0
     return HeldOut(
         domain=name,
