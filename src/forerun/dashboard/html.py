@@ -1,0 +1,58 @@
+"""HTML from Python values: every text is escaped unless it is markup already, so no record or document can inject any."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+
+class Markup(str):
+    """Text that is HTML and goes in as it is."""
+
+    __slots__ = ()
+
+
+Piece = str | int | float | Markup | None
+_VOID = frozenset(("br", "hr", "img", "meta", "link", "input"))
+
+
+def text(piece: Piece) -> Markup:
+    """A piece as HTML: markup stays, everything else is escaped; control and bidirectional override characters become visible."""
+    if piece is None:
+        return Markup("")
+    if isinstance(piece, Markup):
+        return piece
+    return Markup(html.escape("".join(character if _harmless(character) else f"\\u{ord(character):04x}" for character in str(piece))))
+
+
+def tag(name: str, *children: Piece, **attributes: Piece | bool) -> Markup:
+    """An element. Attribute names lose a trailing `_` and turn `_` into `-`; True writes the bare name, None and False leave it out."""
+    written = []
+    for key, value in attributes.items():
+        label = key.rstrip("_").replace("_", "-")
+        if value is True:
+            written.append(f" {label}")
+        elif value is not None and value is not False:
+            written.append(f' {label}="{text(value)}"')
+    opening = f"<{name}{''.join(written)}>"
+    return Markup(opening if name in _VOID else f"{opening}{join(children)}</{name}>")
+
+
+def join(pieces: Iterable[Piece]) -> Markup:
+    """Pieces one after the other."""
+    return Markup("".join(text(piece) for piece in pieces))
+
+
+def table(head: Sequence[Piece], rows: Iterable[Sequence[Piece]], *, caption: str) -> Markup:
+    """A table with a caption and column heads; cells that are numbers are aligned right."""
+    body = [tag("tr", *(tag("td", cell, class_="number" if isinstance(cell, int | float) else None) for cell in row)) for row in rows]
+    heads = tag("tr", *(tag("th", cell, scope="col") for cell in head))
+    inner = tag("table", tag("caption", caption), tag("thead", heads), tag("tbody", *body))
+    return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def _harmless(character: str) -> bool:
+    code = ord(character)
+    if code < 32 or 127 <= code < 160:
+        return character in "\n\t"
+    return not (0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069 or code in (0x200E, 0x200F, 0xFEFF))
