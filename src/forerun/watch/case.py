@@ -14,6 +14,7 @@ import numpy as np
 
 from forerun.record.run import Segment
 from forerun.record.series import RunRecord, Series
+from forerun.watch import detect
 from forerun.watch.band import Band
 
 LOSS = "loss_nats"
@@ -87,6 +88,10 @@ class Case:
     def recent(self, step: int) -> bool:
         """Whether what happened at `step` still counts for the verdict."""
         return step >= self.recent_from
+
+    def first_row_needed(self, step: np.ndarray) -> int:
+        """First row of a series that the averages over recent rows remember."""
+        return max(int(np.searchsorted(step, self.recent_from)) - detect.WARMUP_ROWS, 0)
 
     @cached_property
     def recent_from(self) -> float:

@@ -22,6 +22,8 @@ FAST, SLOW = 0.02, 0.002  # measured: docs/design/0071; +1% at 1.2% noise is fou
 MODEL_SD = (
     5e-4  # measured: a healthy residual bends about a straight line by this much (docs/design/0071); smaller departures are the model's
 )
+WARMUP_ROWS = 2500  # derived: five memories of the slow average
+MEDIAN_ROWS = 500  # assumed: enough for a robust spread good to 5%
 TILE = 64  # derived: rows a matrix product averages at once
 NUM_LAGS = 10  # assumed: rows over which noise may be correlated
 
@@ -40,12 +42,12 @@ class Baseline:
     """[N] variance of a long mean over that of independent rows; above 1 when noise is correlated."""
 
 
-def baseline_of(position: np.ndarray, value: np.ndarray, *, min_rows: int = MIN_ROWS, block: int = BLOCK) -> Baseline:
-    """Fit the moving line. `position` is the log step; rows with non-finite values must be gone."""
+def baseline_of(position: np.ndarray, value: np.ndarray, *, min_rows: int = MIN_ROWS, block: int = BLOCK, from_row: int = 0) -> Baseline:
+    """Fit the moving line. `position` is the log step; rows with non-finite values must be gone; nothing is said before `from_row`."""
     size = len(value)
     block = int(np.clip(size // 100, 1, block))
     expected, scale, line_sd, inflation = (np.full(size, np.nan) for _ in range(4))
-    for start in range(0, size, block):
+    for start in range(from_row, size, block):
         end = min(start + block, size)
         stop = start - int(np.clip(start // 20, 0, MAX_GAP))
         begin = max(stop - int(np.clip(stop // 2, min_rows, MAX_WINDOW)), 0)
@@ -110,7 +112,7 @@ def line(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
         intercept = float(y.mean())
         slope = float(((x - centre) * (y - intercept)).sum() / spread) if spread > 0 else 0.0
         fitted = intercept + slope * (x - centre)
-        robust = 1.4826 * float(np.median(np.abs(y - fitted)))
+        robust = 1.4826 * float(np.median(np.abs(y - fitted)[:: max(len(y) // MEDIAN_ROWS, 1)]))
         y = np.clip(y, fitted - 4 * robust, fitted + 4 * robust) if robust > 0 else y
     return intercept, slope, float((y - fitted).std(ddof=2))
 

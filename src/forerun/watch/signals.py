@@ -17,6 +17,7 @@ ERROR_EVENTS = ("error", "crashed", "checkpoint_failed", "startup_failed")
 NEAR_FRACTION = 0.02  # assumed: share of the steps so far within which two things happen together
 EARLY_STEPS = 1000  # measured: one batch size of a public ladder went to NaN four times within 1,000 steps
 GAP_FACTOR, GAP_S = 50.0, 600.0  # assumed: a pause between rows that no evaluation or save explains
+RISE_ROWS, RISE, CONVEX = 20, 0.01, 1.5  # assumed: a drift is straight and gives 1; an exponential over two of its times gives 2.7
 LOW_CPU = 0.75  # measured: a hung rack burned 0.6 of the CPU of the others
 
 BY_RULE: Mapping[str, str] = {
@@ -186,8 +187,16 @@ def _gap(case: Case) -> dict[str, str]:
 
 
 def _still_rising(case: Case, shift: Finding) -> bool:
-    """The loss over its course is at the end at least twice what it was when the alarm began."""
-    tail = case.loss.value[case.loss.step >= shift.step]
-    if len(tail) < 10 or shift.expected <= 0:
+    """Since the alarm the loss has left its course by a further percent, and faster in the second half than in the first."""
+    after = case.loss.step >= shift.step
+    if after.sum() < 3 * RISE_ROWS or shift.expected <= 0:
         return False
-    return float(np.median(tail[-5:])) / shift.expected - 1 > 2 * max(shift.value / shift.expected - 1, 0.02)
+    course = np.log(shift.expected) + (
+        case.band.through(case.loss.step[after]) - case.band.through(np.array([shift.step])) if case.band else 0.0
+    )
+    away = np.log(np.maximum(case.loss.value[after], 1e-9)) - course
+    middle = len(away) // 2
+    first, half, last = (
+        float(np.median(part)) for part in (away[:RISE_ROWS], away[middle - RISE_ROWS // 2 : middle + RISE_ROWS // 2], away[-RISE_ROWS:])
+    )
+    return last - first > RISE and last - half > CONVEX * (half - first)

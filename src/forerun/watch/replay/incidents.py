@@ -68,7 +68,10 @@ def plateau(run: Run, at: int, rng: np.random.Generator) -> None:
 
 def diverge(run: Run, at: int, rng: np.random.Generator) -> None:
     """The loss runs away exponentially."""
-    run.rows["loss_nats"][at:] += 0.02 * np.exp(np.minimum(np.arange(run.num_steps - at) / 250, 5))
+    extra = np.where(run.step > at, 0.02 * np.exp(np.clip((run.step - at) / 250, 0, 5)), 0.0)
+    run.rows["loss_nats"] += extra
+    for name, (step, value) in run.evals.items():
+        run.evals[name] = (step, value + extra[step - 1])
     run.rows["grad_norm"][at:] *= np.exp(np.minimum(np.arange(run.num_steps - at) / 500, 2))
 
 

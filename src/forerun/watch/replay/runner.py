@@ -11,7 +11,7 @@ from forerun.watch.case import MEMORY_FRACTION, Limit, shipped_limits
 from forerun.watch.course import judge
 from forerun.watch.replay.healthy import Noise, Run, healthy_run
 from forerun.watch.replay.incidents import Incident
-from forerun.watch.report import Report
+from forerun.watch.report import Finding, Report, State
 
 WATCHES = (
     0.005,
@@ -20,6 +20,8 @@ WATCHES = (
     0.09,
     0.14,
 )  # assumed: shares of the run after the incident at which the watch looks; the last sees two evaluations
+EXACT = ("loss_shift", "loss_drift", "loss_spike", "grad_spike", "nonfinite")
+"""Rules whose finding names the step at which the alarm began."""
 BEGIN = (0.3, 0.8)  # assumed: incidents begin uniformly in this part of the run
 
 
@@ -134,23 +136,33 @@ def replay_incident(
 
 def _watched(run: Run, incident: Incident, at: int, limits: Mapping[str, Limit]) -> tuple[float, str, Report]:
     """Delay of the first right answer (infinite when there is none), the rule that gave it, and the last report."""
+    wanted: State = "off_course" if incident.clean_telemetry else "cannot_tell"
+    before = _answers(judge(run.record(at), run.forecast, limits=limits), wanted) if not run.last_step else []
+    known = {finding.rule for finding in before}
     delay, rule = float("inf"), ""
-    wanted = "off_course" if incident.clean_telemetry else "cannot_tell"
     for share in (0.0,) if run.last_step else WATCHES:
-        last = run.last_step or min(at + int(share * run.num_steps), run.num_steps)
         if np.isfinite(delay) and share != WATCHES[-1]:
             continue
+        last = run.last_step or min(at + int(share * run.num_steps), run.num_steps)
         report = judge(run.record(last), run.forecast, now=run.now, limits=limits)
+        if np.isfinite(delay):
+            continue
         answers = [
-            finding
-            for finding in report.findings
-            if finding.state == wanted and finding.rule not in ("grad_shape",) and (wanted == "off_course" or finding.rule == "telemetry")
+            finding for finding in _answers(report, wanted) if (finding.step >= at if finding.rule in EXACT else finding.rule not in known)
         ]
-        answers = [finding for finding in answers if finding.step >= at]
-        if incident.passing and report.diagnosis:
+        if answers:
+            first = min(answers, key=lambda finding: _delay(finding, at, last))
+            delay, rule = _delay(first, at, last), first.rule
+        elif incident.passing and report.diagnosis:
             delay, rule = float(last - at), "diagnosis"
-        if answers and not np.isfinite(delay):
-            first = min(answers, key=lambda finding: finding.step)
-            exact = first.rule.startswith("loss_s") or first.rule in ("loss_drift", "grad_spike")
-            delay, rule = float(max(first.step - at, 0) if exact else last - at), first.rule
     return delay, rule, report
+
+
+def _answers(report: Report, wanted: State) -> list[Finding]:
+    """The findings that say what is right to say: an alarm, or a record that cannot be trusted."""
+    return [finding for finding in report.findings if finding.state == wanted and (wanted == "off_course" or finding.rule == "telemetry")]
+
+
+def _delay(finding: Finding, at: int, last: int) -> float:
+    """Steps from the incident to the alarm; rules that do not name the step of the alarm count from when the watch looked."""
+    return float(finding.step - at if finding.rule in EXACT and finding.step >= at else last - at)

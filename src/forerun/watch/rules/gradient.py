@@ -26,7 +26,7 @@ def grad_spike(case: Case) -> list[Finding]:
         if late.sum() < 2 * detect.MIN_ROWS:
             continue
         step, value = series.step[late], np.log(series.value[late])
-        baseline = detect.baseline_of(np.log(step), value)
+        baseline = detect.baseline_of(np.log(step), value, from_row=case.first_row_needed(step))
         score = detect.three_in_a_row(detect.standardised(value, baseline))
         limit = case.limits["grad_spike"]
         alarms = np.flatnonzero(score > limit.limit)

@@ -93,7 +93,7 @@ def course_scores(series: Series, case: Case) -> dict[str, np.ndarray]:
     step = series.step[late].astype(float)
     forecast = _forecast_through(case, step)
     residual = np.log(series.value[late]) - forecast
-    baseline = detect.baseline_of(np.log(step), residual)
+    baseline = detect.baseline_of(np.log(step), residual, from_row=case.first_row_needed(step))
     distance = detect.standardised(residual, baseline)
     scores["loss_shift"][late] = detect.ewma_score(distance, baseline, detect.FAST)
     scores["loss_drift"][late] = detect.ewma_score(distance, baseline, detect.SLOW)

@@ -113,7 +113,7 @@ def _stopped(case: Case) -> list[Problem]:
 
 def _successor(case: Case, ended: Series, metric: str) -> str:
     """A name that begins where this one ends, as words: a rename."""
-    room = max(NEW_NAME_WITHIN * case.last_step, 50)
+    room = max(NEW_NAME_WITHIN * case.last_step, 2 * float(np.median(np.diff(ended.step))))
     for name in case.record.metrics():
         series = case.record.series(name)
         if name != metric and len(series) and abs(int(series.step[0]) - int(ended.step[-1])) <= room and series.step[0] > ended.step[0]:
