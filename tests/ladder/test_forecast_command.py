@@ -68,7 +68,9 @@ def edited(folder, name, old, new):
         ("rungs.csv", "11420", "many", "must be a number"),
         ("rungs.csv", "11420", "9000", "past train_steps"),
         ("rungs.csv", "d768", "d1024", "listed 2 times"),
-        ("target.json", "train_steps", "steps", "unknown field"),
+        ("target.json", "train_steps", "steps", "train_steps must be a number, got None"),
+        ("target.json", "390251", "390251.5", "must be a whole number"),
+        ("target.json", "390251", '"many"', "must be a number"),
         ("target.json", "390251", "0", "at least 1"),
     ],
 )

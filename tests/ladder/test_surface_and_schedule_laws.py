@@ -16,7 +16,7 @@ def grid_of_runs():
     return Runs(sizes, tokens, LAW.at(sizes, tokens))
 
 
-@pytest.mark.parametrize("fit", [fit_surface, fit_surface_huber])
+@pytest.mark.parametrize("fit", [fit_surface, pytest.param(fit_surface_huber, marks=pytest.mark.slow)])
 def test_both_surface_fits_recover_an_exact_law(fit):
     runs = grid_of_runs()
     law = fit(runs.num_params, runs.train_tokens, runs.losses)

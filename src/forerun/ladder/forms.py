@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar, nnls
-from scipy.special import logsumexp
 
 HUBER_DELTA = 1e-3  # source: arXiv:2203.15556, appendix D.2
 LEAST_EXPONENT, LARGEST_EXPONENT = 0.005, 1.5  # assumed: outside lies no published loss law
@@ -81,12 +80,9 @@ def fit_surface_huber(num_params: np.ndarray, train_tokens: np.ndarray, losses: 
     log_n, log_d, log_l = np.log(num_params), np.log(train_tokens), np.log(losses)
     starts = itertools.product((0, 8, 16), (0, 8, 16), (-0.5, 0.5), (0.2, 0.5), (0.2, 0.5))
 
-    def descend(start: np.ndarray, num_steps: int) -> Any:
-        options = {"maxiter": num_steps, "ftol": 1e-13}
-        return minimize(_huber, start, args=(log_n, log_d, log_l), jac=True, method="L-BFGS-B", options=options)
-
-    rough: list[Any] = sorted((descend(np.array(start, float), 40) for start in starts), key=lambda found: found.fun)
-    best = min((descend(found.x, 2000) for found in rough[:4]), key=lambda found: found.fun)
+    options = {"maxiter": 2000, "ftol": 1e-14, "gtol": 1e-10}
+    found = (minimize(_huber, start, args=(log_n, log_d, log_l), jac=True, method="L-BFGS-B", options=options) for start in starts)
+    best: Any = min(found, key=lambda each: each.fun)
     a, b, e, alpha, beta = (float(value) for value in best.x)
     return SurfaceLaw(floor=float(np.exp(e)), a=float(np.exp(a)), alpha=alpha, b=float(np.exp(b)), beta=beta)
 
@@ -113,7 +109,8 @@ def fit_surface(num_params: np.ndarray, train_tokens: np.ndarray, losses: np.nda
 def _huber(point: np.ndarray, log_n: np.ndarray, log_d: np.ndarray, log_l: np.ndarray) -> tuple[float, np.ndarray]:
     a, b, e, alpha, beta = point
     terms = np.stack([a - alpha * log_n, b - beta * log_d, np.full_like(log_n, e)])
-    total = logsumexp(terms, axis=0)
+    largest = terms.max(0)
+    total = largest + np.log(np.exp(terms - largest).sum(0))
     share = np.exp(terms - total)
     miss = total - log_l
     pull = np.clip(miss, -HUBER_DELTA, HUBER_DELTA)

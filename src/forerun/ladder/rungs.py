@@ -144,8 +144,14 @@ def read_outcome(evals_csv: Path, *, eval_name: str = "") -> tuple[np.ndarray, n
 
 
 def read_target(path: Path) -> Target:
-    """The target from a JSON file with `train_steps` and `compute_per_step`."""
-    return load_json(path, Target)
+    """The target from a JSON file with `train_steps` and `compute_per_step`; other keys are ignored, as other columns are."""
+    raw = load_json(path, dict)
+    for name in ("train_steps", "compute_per_step"):
+        if isinstance(raw.get(name), bool) or not isinstance(raw.get(name), (int, float)):
+            raise DataError(
+                f"{path}: {name} must be a number, got {raw.get(name)!r}", hint="a target holds train_steps and compute_per_step"
+            )
+    return Target(train_steps=_whole(str(raw["train_steps"]), f"{path}: train_steps"), compute_per_step=float(raw["compute_per_step"]))
 
 
 def inputs_digest(rungs: Sequence[Rung], target: Target) -> str:
