@@ -84,7 +84,7 @@ def run_demo(lab: Lab, settings: DemoSettings, *, corpus: str, say: Callable[[st
     say(
         f"   {len(rungs)} rungs cost {units.percent(share)} of the big run's compute; the largest {units.percent(target_of(rungs[-1]).compute / target_of(big).compute)}"
     )
-    clock.part("ladder", lambda: run_ladder(rungs, lab, registration_of=lambda run: promise_rung(run, lab, owner="demo")))
+    clock.part("ladder", lambda: _ladder(lab, rungs))
     promised: Forecast = clock.part("forecast", lambda: _forecast(lab, rungs, big, say))
     registration: Registration = clock.part("register", lambda: _register(lab, big, promised, share, say))
     clock.part("train", lambda: _train(lab, big, registration, promised, rungs, say))
@@ -105,6 +105,12 @@ def _curate(lab: Lab, settings: DemoSettings, files: list, say: Callable[[str], 
         domains[cell.domain] = domains.get(cell.domain, 0) + cell.num_tokens
     say("   domains: " + ", ".join(f"{name} {units.count(tokens)} tokens" for name, tokens in domains.items()))
     return manifest
+
+
+def _ladder(lab: Lab, rungs: list) -> None:
+    from forerun.train.loop import train
+
+    run_ladder(rungs, lab, train=train, registration_of=lambda run: promise_rung(run, lab, owner="demo"))
 
 
 def _forecast(lab: Lab, rungs: list, big: Any, say: Callable[[str], None]) -> Forecast:
