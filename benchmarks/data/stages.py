@@ -107,7 +107,7 @@ def encode_ours(corpus: Path, out: Path) -> dict:
     from forerun.curate.tokenise import Encoder
 
     column = texts_of(corpus)["text"]
-    encoder = Encoder((out / "tokenizer.json").read_text(), column[:256].to_pylist())
+    encoder = Encoder((out / "tokenizer.json").read_text(), column[:128].to_pylist())
     encoded = encoder.encode(column)
     ids = np.asarray(encoded.values)
     np.save(out / "ids-ours.npy", ids)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import random
 import signal
@@ -10,17 +12,20 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import xxhash
 
+from forerun.base.config import decode
 from forerun.base.errors import ConfigError, DataError
 from forerun.base.lab import Lab
-from forerun.curate.build import BuildConfig, build_store
+from forerun.curate.build import BuildConfig, build_store, identity_of
 from forerun.curate.cluster.domains import ClusterConfig
 from forerun.curate.embed.encoders import EmbedConfig
 from forerun.curate.quality.model import QualityConfig
+from forerun.curate.quality.teacher import EndpointConfig
 from forerun.curate.tokenise import TokeniseConfig
 from forerun.curate.verify import verify_store
 from forerun.loader.manifest import Source
@@ -160,3 +165,39 @@ def test_unusable_input_says_what_to_do(tmp_path: Path):
         build_store(lab, "undeclared", partitions(tmp_path / "some", documents(60), 1), sources()[:1], CONFIG, quiet=True)
     with pytest.raises(ConfigError, match=r"embed\.model must be given"):
         EmbedConfig(encoder="onnx")
+
+
+def leaves(value: object, path: tuple[str, ...] = ()):
+    if dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from leaves(getattr(value, field.name), (*path, field.name))
+    else:
+        yield path, value
+
+
+OTHER_WORDS = {"encoder": "tfidf", "url": "http://127.0.0.1:9/v1"}
+
+
+def test_every_parameter_is_part_of_the_identity(tmp_path: Path):
+    paths = partitions(tmp_path / "in", documents(10), 2)
+    endpoint = EndpointConfig(url="http://127.0.0.1:1/v1", model="m")
+    config = dataclasses.replace(CONFIG, quality=dataclasses.replace(CONFIG.quality, teacher=endpoint))
+    base = identity_of("n", paths, sources(), config)
+    plain = msgspec.to_builtins(config)
+    names = [path for path, _ in leaves(config)]
+    assert len(names) > 25
+    for path, value in leaves(config):
+        changed = json.loads(json.dumps(plain))
+        inside = changed
+        for name in path[:-1]:
+            inside = inside[name]
+        if isinstance(value, bool):
+            inside[path[-1]] = not value
+        elif isinstance(value, (int, float)):
+            inside[path[-1]] = value + 1 if isinstance(value, int) else value * 0.9
+        else:
+            inside[path[-1]] = OTHER_WORDS.get(path[-1], f"{value}x")
+        assert identity_of("n", paths, sources(), decode(changed, BuildConfig, where="test")) != base, path
+    assert identity_of("other", paths, sources(), config) != base
+    assert identity_of("n", paths[:1], sources(), config) != base
+    assert identity_of("n", paths, sources()[:1], config) != base

@@ -77,16 +77,7 @@ def build_store(
         steps: what happened before, for the manifest.
     Returns: the manifest; that of an earlier build with the same identity, without work, when its store is still there.
     """
-    identity = digest_of(
-        {
-            "version": VERSION,
-            "name": name,
-            "config": config,
-            "sources": list(sources),
-            "steps": list(steps),
-            "inputs": _input_digests(partitions),
-        }
-    )
+    identity = identity_of(name, partitions, sources, config, steps)
     known = lab.store / ".built" / f"{identity}.json"
     if known.exists():
         digest = load_json(known, dict[str, str])["manifest"]
@@ -120,6 +111,12 @@ def build_store(
     write_json(known, {"manifest": manifest.digest})
     shutil.rmtree(work, ignore_errors=True)
     return manifest
+
+
+def identity_of(name: str, partitions: Sequence[Path], sources: Sequence[Source], config: BuildConfig, steps: Sequence[Step] = ()) -> str:
+    """What a build is: hash of the code's version, every parameter, the sources, the earlier steps and the bytes of the input."""
+    inputs = _input_digests(partitions)
+    return digest_of({"version": VERSION, "name": name, "config": config, "sources": list(sources), "steps": list(steps), "inputs": inputs})
 
 
 def _input_digests(partitions: Sequence[Path]) -> list[str]:
