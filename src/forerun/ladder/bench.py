@@ -63,7 +63,7 @@ class Task:
 
 
 def run_bench() -> tuple[list[Row], list[Task]]:
-    """Everything: about a minute on one core, most of it the Huber baseline. Nothing is fitted to what it is scored on; design note 0050 says what was looked at."""
+    """Everything: about two minutes on one core, nearly all of it the Huber baseline. Nothing is fitted to what it is scored on; design note 0050 says what was looked at."""
     tasks = final_tasks()
     curves = olmo_curves()
     return [_published(), *_hero(), _curve_row(curves), *_final_rows(tasks), _schedule_row(), _time_row()], tasks
