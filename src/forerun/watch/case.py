@@ -19,6 +19,8 @@ from forerun.watch.band import Band
 
 LOSS = "loss_nats"
 EVAL_LOSS = "eval/macro_loss_nats"
+ENDINGS = ("end", "finished", "stopped", "crash", "crashed", "stalled")
+"""Events after which a run writes no more, until the next `start`; our trainer's words and those of foreign trackers."""
 MEMORY_FRACTION = 0.15  # assumed: share of the run for which an alarm that is over stays in the verdict; three evaluations at 5%
 
 
@@ -72,8 +74,16 @@ class Case:
     @cached_property
     def finished(self) -> bool:
         """The run has ended, well or not."""
-        ended = any(event["kind"] in ("finished", "stopped", "crashed") for event in self.record.events())
+        kinds = [event["kind"] for event in self.record.events() if event["kind"] in ("start", *ENDINGS)]
+        ended = bool(kinds) and kinds[-1] != "start"
         return ended or (self.num_steps > 0 and self.last_step >= self.num_steps - 1)
+
+    @cached_property
+    def saves(self) -> list[tuple[int, float]]:
+        """Step and seconds of every finished save: `checkpoint_saved` events, or rows of `checkpoint_time_s`; NaN where no duration is given."""
+        told = {int(event["step"]): float(event.get("seconds", np.nan)) for event in self.record.events("checkpoint_saved")}
+        logged = self.record.series("checkpoint_time_s")
+        return sorted((told | dict(zip(logged.step.tolist(), logged.value.tolist()))).items())
 
     @cached_property
     def changes(self) -> list[Segment]:

@@ -13,7 +13,8 @@ from forerun.watch.case import Case
 from forerun.watch.report import Finding
 from forerun.watch.rules.alive import SILENT_S
 
-ERROR_EVENTS = ("error", "crashed", "checkpoint_failed", "startup_failed")
+ERROR_EVENTS = ("error", "crash", "crashed", "checkpoint_failed", "startup_failed")
+CRASHES = ("crash", "crashed")
 NEAR_FRACTION = 0.02  # assumed: share of the steps so far within which two things happen together
 EARLY_STEPS = 1000  # measured: one batch size of a public ladder went to NaN four times within 1,000 steps
 GAP_FACTOR, GAP_S = 50.0, 600.0  # assumed: a pause between rows that no evaluation or save explains
@@ -108,8 +109,12 @@ def _gradient(findings: Sequence[Finding], alarms: Mapping[str, Finding]) -> dic
 
 def _machines(case: Case, findings: Sequence[Finding]) -> dict[str, str]:
     seen = {signal: finding.evidence for finding in findings if finding.state != "on_course" for signal in finding.signals}
-    if "memory_some_hosts" in seen and case.record.events("checkpoint_saved"):
+    if "memory_some_hosts" in seen and case.saves:
         seen["memory_after_saves"] = "the growing hosts are part of a run that saves"
+    for event in case.record.events("stalled"):
+        if case.recent(int(event["step"])):
+            words = f"rank {event.get('rank', 0)} made no progress for {units.duration(float(event.get('after_s', 0)))} in {event.get('phase', 'an unknown phase')} and was ended"
+            seen["no_progress"] = words
     return seen | _uneven_ranks(case)
 
 
@@ -142,7 +147,7 @@ def _messages(case: Case, messages: Sequence[Mapping[str, Any]]) -> dict[str, st
         if event["kind"] not in ERROR_EVENTS or event.get("phase") == "teardown" or not case.recent(int(event["step"])):
             continue
         text = str(event.get("message", event.get("reason", "")))
-        if event["kind"] == "crashed":
+        if event["kind"] in CRASHES:
             seen.setdefault("crashed", f"crashed at step {event['step']:,}" + (f": {text}" if text else ""))
         if event["kind"] == "startup_failed":
             seen.setdefault("start_failed", f"start failed: {text}")

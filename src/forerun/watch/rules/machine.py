@@ -66,11 +66,10 @@ def memory_growth(case: Case) -> list[Finding]:
 
 def checkpoint(case: Case) -> list[Finding]:
     """How old is the last save, did the last one fail, and did it take longer than usual?"""
-    saves = case.record.events("checkpoint_saved")
     failures = case.record.events("checkpoint_failed")
-    if not saves and not failures:
+    if not case.saves and not failures:
         return [Finding(rule="checkpoint", state="cannot_tell", evidence="no save is recorded")]
-    last = max((event["step"] for event in saves), default=0)
+    last = max((step for step, _ in case.saves), default=0)
     failed = [event for event in failures if event["step"] >= last]
     if failed:
         reason = failed[-1].get("reason", "no reason recorded")
@@ -85,10 +84,10 @@ def checkpoint(case: Case) -> list[Finding]:
                 false_alarm_rate=0.0,
             )
         ]
-    steps = sorted({event["step"] for event in saves})
+    steps = [step for step, _ in case.saves]
     every = float(np.median(np.diff(steps))) if len(steps) >= 3 else np.nan
     age = case.last_step - last
-    seconds = [float(event["seconds"]) for event in saves if "seconds" in event]
+    seconds = [took for _, took in case.saves if np.isfinite(took)]
     usual = float(np.median(seconds)) if seconds else np.nan
     if age > LATE_SAVES * every:
         evidence, meaning = f"the last save is {age:,} steps old, one is due every {every:,.0f}", ("save_overdue",)
