@@ -39,7 +39,7 @@ def attend(
     if not isinstance(is_global, bool):
         key, value = (_first_heads_repeated(heads, config, is_global) for heads in (key, value))
     if config.qk_norm:
-        query, key = rms_norm(query, None, config.norm_eps), rms_norm(key, None, config.norm_eps)
+        query, key = (_normed(heads, params.get(gain), config) for heads, gain in ((query, "q_gain"), (key, "k_gain")))
     query, key = (_rotated(heads, packing, config, is_global) for heads in (query, key))
     query = query * (config.qk_mult / math.sqrt(config.d_head))
     query = query.reshape(batch, seq_len, num_kv, -1, config.d_head).transpose(0, 2, 3, 1, 4)
@@ -50,7 +50,7 @@ def attend(
         value,
         _mask(packing, is_global),
         span=seq_len if is_global is not False or not config.window else min(config.window, seq_len),
-        score_bound=config.qk_mult * math.sqrt(config.d_head) if config.qk_norm else math.inf,
+        score_bound=config.qk_mult * math.sqrt(config.d_head) if config.qk_norm and config.qk_gain == "none" else math.inf,
     )
     if config.exclusive_attention:
         out = _without_own_value(out, value[:, :, None])
@@ -66,6 +66,14 @@ def _without_own_value(out: Float[Array, "B V G S d"], value: Float[Array, "B V 
     wide, own = out.astype(jnp.float32), value.astype(jnp.float32)
     share = (wide * own).sum(-1, keepdims=True) / ((own * own).sum(-1, keepdims=True) + OWN_VALUE_EPS)
     return (wide - share * own).astype(out.dtype)
+
+
+def _normed(heads: Float[Array, "B S h d"], gain: Array | None, config: ModelConfig) -> Float[Array, "B S h d"]:
+    if config.qk_gain != "all_heads":
+        return rms_norm(heads, gain, config.norm_eps)
+    assert gain is not None, "init_params makes the gains"
+    wide = rms_norm(heads.reshape(*heads.shape[:2], -1), gain[: heads.shape[2] * heads.shape[3]], config.norm_eps)
+    return wide.reshape(heads.shape)
 
 
 def _rotated(heads: Float[Array, "B S h d"], packing: Packing, config: ModelConfig, is_global: bool | Bool[Array, ""]) -> Array:

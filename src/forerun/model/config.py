@@ -40,7 +40,9 @@ class ModelConfig:
     rope_on_global: bool = False
     """Rotate on global layers too (False: no position encoding there)."""
     qk_norm: bool = True
-    """RMS-normalise queries and keys per head, without gain."""
+    """RMS-normalise queries and keys, per head unless `qk_gain` says otherwise."""
+    qk_gain: Literal["none", "per_head", "all_heads"] = "none"
+    """Learnable gain behind that norm: none, one per dim of a head, or one per dim of all heads, which are then normalised together."""
     qk_mult: float = 1.3
     """Factor on the queries after norm and rotation."""
     exclusive_attention: bool = True
@@ -76,8 +78,8 @@ class ModelConfig:
     """Feed-forward width of the leading dense layers."""
     routed_scale: float = 2.5
     """Sum of a token's combine weights."""
-    combine: Literal["sigmoid", "softmax"] = "sigmoid"
-    """How scores become combine weights: normalised sigmoid or softmax over the chosen ones."""
+    combine: Literal["sigmoid", "softmax", "softmax_all"] = "sigmoid"
+    """How scores become combine weights: normalised sigmoid, softmax over the chosen ones, or softmax over all (rows then sum to less)."""
     balancing: Balancing = "quantile"
     """What keeps the experts equally loaded."""
     balance_coefficient: float = 0.0

@@ -82,6 +82,9 @@ def _layer(path: str, copies: int, config: ModelConfig) -> list[Leaf]:
         Leaf(f"{attention}/w_v", (d_model, d_kv), "attention", copies),
         Leaf(f"{attention}/w_o", (d_query, d_model), "attention", copies),
     ]
+    if config.qk_gain != "none":
+        widths = (d_query, d_kv) if config.qk_gain == "all_heads" else (config.d_head, config.d_head)
+        table += [Leaf(f"{attention}/{name}", (width,), "norm", copies) for name, width in zip(("q_gain", "k_gain"), widths)]
     if config.head_gate:
         table.append(Leaf(f"{attention}/head_gate", (d_model, config.num_heads), "head_gate", copies))
     if config.short_conv_taps:

@@ -4,7 +4,7 @@
     embedding_norm/, final_norm/                  gain [D], w_down [D, R], w_up [R, D]
     layers/<i>/attention_norm/, feed_forward_norm/    the same three
     layers/<i>/attention/                         w_q [D, H d], w_k, w_v [D, KV d], w_o [H d, D], head_gate [D, H],
-                                                  conv_key [J, KV d], conv_output [J, D]
+                                                  conv_key [J, KV d], conv_output [J, D], q_gain, k_gain [d or heads d]
     layers/<i>/feed_forward/                      w_router [D, E], conv_output [J, D]
     layers/<i>/feed_forward/latent/               w_down [D, L], gain [L], w_up [L, D]
     layers/<i>/feed_forward/experts/              w_gate, w_up [E, L, F], w_down [E, F, L]
@@ -106,6 +106,9 @@ def _attention(make: _Maker, config: ModelConfig) -> dict[str, Array]:
         "w_v": make.matrix(d_model, d_kv),
         "w_o": make.matrix(d_query, d_model),
     }
+    if config.qk_gain != "none":
+        widths = (d_query, d_kv) if config.qk_gain == "all_heads" else (config.d_head, config.d_head)
+        leaves |= {name: jnp.ones(width, jnp.float32) for name, width in zip(("q_gain", "k_gain"), widths)}
     if config.head_gate:
         leaves["head_gate"] = jnp.zeros((d_model, config.num_heads), jnp.float32)
     if config.short_conv_taps:

@@ -47,6 +47,8 @@ def route(logits: Float[Array, "T E"], bias: Float[Array, "E"], config: ModelCon
     if config.combine == "sigmoid":
         gates = jax.nn.sigmoid(chosen)
         weight = gates / (gates.sum(-1, keepdims=True) + WEIGHT_SUM_EPS)
+    elif config.combine == "softmax_all":
+        weight = jnp.take_along_axis(jax.nn.softmax(logits, -1), expert_index, -1)
     else:
         weight = jax.nn.softmax(chosen, -1)
     return Routing(expert_index=expert_index, weight=config.routed_scale * weight, margin=scores - best[:, -1:])

@@ -29,6 +29,7 @@ TABLE: tuple[Row, ...] = (
     Row("embedding", "adam", "embedding"),
     Row("head", "adamh", "head"),
     Row("*/gain", "adam", "gains"),
+    Row("attention/?_gain", "adam", "gains"),
     Row("*_norm/w_down", "muonh", "gated_norm"),
     Row("*_norm/w_up", "muonh", "gated_norm"),
     Row("attention/w_?", "muonh", "attention"),
