@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from forerun.base import units
+from forerun.base.config import canonical_json
 from forerun.base.files import write_atomic, write_json
 from forerun.base.lab import Lab
 from forerun.curate.build import build_store
@@ -135,7 +136,7 @@ def _train(lab: Lab, big: Any, registration: Registration, promised: Forecast, r
 
     if (lab.run(BIG_RUN) / "run.json").exists() and open_run(lab.run(BIG_RUN)).last_step >= big.train.num_steps:
         return
-    band = promised.to_json()
+    band = json.loads(canonical_json(promised))
     rung_records = [open_run(lab.run(run.name)) for run in rungs]
     words = {"on_course": "on course", "off_course": "OFF COURSE", "cannot_tell": "cannot tell yet"}
 
