@@ -15,7 +15,9 @@ def main() -> None:
     pass
 
 
-@app.command(help="Forecasts on public ladders against their outcomes, about two minutes (nearly all of it the usual fits).\n\nExample: forerun bench forecast --json")
+@app.command(
+    help="Forecasts on public ladders against their outcomes, about two minutes (nearly all of it the usual fits).\n\nExample: forerun bench forecast --json"
+)
 def forecast(as_json: Annotated[bool, typer.Option("--json", help="rows and tasks as JSON")] = False) -> int:
     from dataclasses import asdict
 
