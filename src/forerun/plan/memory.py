@@ -19,7 +19,8 @@ FLOAT = 4  # derived: parameters, gradients and optimizer state are float32
 REMATS: tuple[Remat, ...] = get_args(Remat)
 
 # measured: floats kept per token and layer for each unit of the named width (see the module docstring)
-PER_D_MODEL, PER_CONV_CHANNEL, PER_QUERY, PER_KEY_VALUE = 9.9, 1.0, 9.9, 2.9
+PER_D_MODEL, PER_CONV_CHANNEL, PER_QUERY, PER_KEY_VALUE = 5.9, 1.0, 9.9, 2.9
+PER_GATED_D_MODEL = 4.0  # derived: each of a layer's two gated norms keeps its gate's input and the normed rows besides
 PER_SCORE, PER_SHARED, PER_GATE_RANK = 2.2, 2.85, 2.9
 PER_ROUTED_ROW_D_EXPERT, PER_ROUTED_ROW_D_LATENT, PER_ROUTER_SCORE = 2.5, 1.5, 2.0
 PER_D_MODEL_IN_FEED_FORWARD = 2.5  # measured: part of PER_D_MODEL that `remat = "moe"` saves
@@ -140,6 +141,7 @@ def kept_floats(model: ModelConfig, run: PlannedRun, layer: int) -> tuple[float,
         feed_forward += rows * (PER_ROUTED_ROW_D_EXPERT * model.d_expert + PER_ROUTED_ROW_D_LATENT * model.d_latent)
     attention = (
         (PER_D_MODEL - PER_D_MODEL_IN_FEED_FORWARD) * model.d_model
+        + (PER_GATED_D_MODEL * model.d_model if model.gated_norm_rank else 0)
         + PER_CONV_CHANNEL * conv
         + PER_QUERY * model.num_heads * model.d_head
         + PER_KEY_VALUE * num_kv * model.d_head
