@@ -21,7 +21,17 @@ class ScheduleConfig:
     final_fraction: float = 0.05
     """Rate at the last step over the peak."""
 
+    planned_steps: int = 0
+    """Length the run was started with, when an amendment changed it; 0 when it was not."""
+    reaimed_at_step: int = 0
+    """Step of that amendment: until then the planned schedule holds, from then on the rate falls linearly to the same end."""
+
     def __post_init__(self) -> None:
+        if (self.planned_steps > 0) != (self.reaimed_at_step > 0) or not 0 <= self.reaimed_at_step <= self.planned_steps:
+            raise ConfigError(
+                f"optim.schedule.reaimed_at_step must lie in 1..planned_steps={self.planned_steps}, got {self.reaimed_at_step}",
+                hint="give both, or neither",
+            )
         for name in ("warmup_fraction", "decay_fraction", "final_fraction"):
             value = getattr(self, name)
             if not 0 <= value <= 1:

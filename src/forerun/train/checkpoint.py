@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from forerun.base.errors import CheckpointError
+from forerun.base.errors import CheckpointError, StorageError
 from forerun.base.files import storage_errors, write_json
 from forerun.optim.paths import path_of
 
@@ -34,38 +35,109 @@ class Restored:
     refused: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """How a save ended."""
+
+    step: int
+    seconds: float
+    """From the copy to the last byte, in the background."""
+    problem: str
+    """Empty when the checkpoint is whole."""
+
+
 class Checkpoints:
     """The checkpoints of one run: `<folder>/<step>/` with the arrays and `checkpoint.json`.
 
+    `begin` copies the state and returns; one thread writes. A save that fails or hangs is an `Outcome` with a problem, never an
+    exception in the loop: the run goes on with the checkpoints it has.
+
     Args:
-        num_rolling: newest checkpoints kept besides milestones.
-        milestones: steps kept for ever.
+        num_rolling: newest checkpoints kept besides those of the role `forever`, which is written into each manifest, so that
+            neither age nor a changed config ever deletes one.
+        milestones: steps saved with the role `forever`; they are read back at once.
+        timeout_s: longest a save or a restore may take.
     """
 
-    def __init__(self, folder: Path, *, config_digest: str, num_rolling: int = 2, milestones: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        config_digest: str,
+        num_rolling: int = 2,
+        milestones: frozenset[int] = frozenset(),
+        timeout_s: float = 600.0,
+    ) -> None:
         import orbax.checkpoint as ocp
 
         self.folder, self._config_digest = folder, config_digest
-        self._num_rolling, self._milestones = max(1, num_rolling), milestones
+        self._num_rolling, self._milestones, self._timeout_s = max(1, num_rolling), milestones, timeout_s
         self._orbax = ocp.StandardCheckpointer()
+        self._writing: threading.Thread | None = None
+        self._writing_step, self._began = 0, 0.0
+        self._outcome: Outcome | None = None
 
-    def save(self, state: Any, step: int) -> float:
-        """Write one checkpoint whole, then forget the ones no rule keeps. Returns the seconds it took.
+    def begin(self, state: Any, step: int) -> tuple[float, Outcome | None]:
+        """Start a save of the state as it is now; the caller may go on and give its memory away.
 
-        Raises: StorageError when the disk refuses; what was there before stays valid.
+        Returns: seconds the caller was blocked, and how the save before ended (None when none was under way). While that one still hangs
+            after `timeout_s`, nothing new is started.
         """
         started = time.perf_counter()
-        place = self.folder / f"{step:09d}"
-        with storage_errors(place):
-            if place.exists():
-                shutil.rmtree(place)
-            self.folder.mkdir(parents=True, exist_ok=True)
-            arrays = jax.tree.map(np.asarray, state)
-            self._orbax.save((place / "arrays").absolute(), arrays)
-            self._orbax.wait_until_finished()
-        write_json(place / MANIFEST, {"schema": 1, "step": step, "config_digest": self._config_digest, "arrays": dict(_described(arrays))})
-        self._forget_old()
+        before = self.finish()
+        if self._writing is None:
+            arrays = jax.tree.map(lambda leaf: np.array(leaf, order="C"), state)
+            self._writing_step, self._began = step, started
+            self._writing = threading.Thread(target=self._write, args=(arrays, step), name="forerun-checkpoint", daemon=True)
+            self._writing.start()
+        return time.perf_counter() - started, before
+
+    def finish(self) -> Outcome | None:
+        """Wait for the save under way, at most `timeout_s` from its start, and say how it ended."""
+        if self._writing is None:
+            return None
+        self._writing.join(max(0.0, self._began + self._timeout_s - time.perf_counter()))
+        if self._writing.is_alive():
+            return Outcome(self._writing_step, time.perf_counter() - self._began, f"not written after {self._timeout_s:g} s")
+        self._writing = None
+        outcome, self._outcome = self._outcome, None
+        return outcome
+
+    def save(self, state: Any, step: int) -> float:
+        """Write one checkpoint and wait for it. Returns the seconds it took. Raises: StorageError when it could not be written."""
+        started = time.perf_counter()
+        self.begin(state, step)
+        outcome = self.finish()
+        if outcome and outcome.problem:
+            raise StorageError(
+                f"checkpoint of step {step} failed: {outcome.problem}",
+                hint="free space; older checkpoints are intact, the run can be resumed",
+            )
         return time.perf_counter() - started
+
+    def _write(self, arrays: Any, step: int) -> None:
+        place, problem = self.folder / f"{step:09d}", ""
+        try:
+            with storage_errors(place):
+                if place.exists():
+                    shutil.rmtree(place)
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._orbax.save((place / "arrays").absolute(), arrays)
+                self._orbax.wait_until_finished()
+            role = "forever" if step in self._milestones else "rolling"
+            described = dict(_described(arrays))
+            write_json(
+                place / MANIFEST, {"schema": 1, "step": step, "role": role, "config_digest": self._config_digest, "arrays": described}
+            )
+            if role == "forever":
+                self._restore(step, arrays)
+            self._forget_old()
+        except (OSError, ValueError, RuntimeError, StorageError, CheckpointError) as error:
+            problem = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+            if place.is_dir():
+                (place / MANIFEST).unlink(missing_ok=True)
+            shutil.rmtree(place, ignore_errors=True)
+        self._outcome = Outcome(step, time.perf_counter() - self._began, problem)
 
     def steps(self) -> list[int]:
         """Steps of complete checkpoints, oldest first."""
@@ -81,7 +153,7 @@ class Checkpoints:
         refused: list[str] = []
         for step in reversed(self.steps()):
             try:
-                return Restored(self._restore(step, like), step, tuple(refused))
+                return Restored(self.restore(step, like), step, tuple(refused))
             except CheckpointError as error:
                 refused.append(str(error))
         if refused:
@@ -89,6 +161,34 @@ class Checkpoints:
                 refused[0], hint=f"all {len(refused)} checkpoints in {self.folder} are unusable; restore the folder from a copy"
             )
         return None
+
+    def restore(self, step: int, like: Any) -> Any:
+        """The state of one checkpoint, checked array by array.
+
+        Raises: CheckpointError when it is absent, corrupt, of another shape, or not read within `timeout_s`.
+        """
+        if step not in self.steps():
+            known = ", ".join(map(str, self.steps())) or "none"
+            raise CheckpointError(f"{self.folder} has no checkpoint of step {step}", hint=f"it has {known}")
+        outcome: list[Any] = []
+
+        def read() -> None:
+            try:
+                outcome.append(jax.tree.map(jax.numpy.asarray, self._restore(step, like)))
+            except CheckpointError as error:
+                outcome.append(error)
+
+        reader = threading.Thread(target=read, name="forerun-restore", daemon=True)
+        reader.start()
+        reader.join(self._timeout_s)
+        if not outcome:
+            raise CheckpointError(
+                f"{self.folder / f'{step:09d}'}: not read within {self._timeout_s:g} s",
+                hint="raise checkpoint.timeout_s, or check the disk",
+            )
+        if isinstance(outcome[0], CheckpointError):
+            raise outcome[0]
+        return outcome[0]
 
     def _restore(self, step: int, like: Any) -> Any:
         place = self.folder / f"{step:09d}"
@@ -114,14 +214,21 @@ class Checkpoints:
         for name, entry in _described(arrays):
             if entry["sha256"] != expected[name]["sha256"]:
                 raise CheckpointError(f"{place}: array {name} has changed since it was saved", hint="an older checkpoint is used")
-        return jax.tree.map(jax.numpy.asarray, arrays)
+        return arrays
 
     def _forget_old(self) -> None:
-        rolling = [step for step in self.steps() if step not in self._milestones]
+        rolling = [step for step in self.steps() if self._role(step) == "rolling"]
         for step in rolling[: -self._num_rolling]:
             place = self.folder / f"{step:09d}"
             (place / MANIFEST).unlink()
             shutil.rmtree(place, ignore_errors=True)
+
+    def _role(self, step: int) -> str:
+        """The role in a manifest; what cannot be read is never deleted."""
+        try:
+            return str(json.loads((self.folder / f"{step:09d}" / MANIFEST).read_bytes())["role"])
+        except (ValueError, KeyError):
+            return "unreadable"
 
 
 def _described(arrays: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -129,7 +236,7 @@ def _described(arrays: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         array = np.asarray(leaf, order="C")
         yield (
             path_of(key_path),
-            {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": hashlib.sha256(array.tobytes()).hexdigest()},
+            {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": hashlib.sha256(array.reshape(-1).view(np.uint8)).hexdigest()},
         )
 
 

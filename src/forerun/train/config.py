@@ -65,6 +65,8 @@ class EvalConfig:
     """Also report the loss as trained, with capacity drops, under names that say so."""
     sample_prompts: tuple[str, ...] = ()
     """Texts continued by the model at each evaluation."""
+    suites: dict[str, str] = field(default_factory=dict)
+    """Further texts to measure: name to a folder or file of JSON lines with `text` (Paloma, uncheatable-eval); see `train/suites.py`."""
 
     def __post_init__(self) -> None:
         if not 0 < self.every_fraction <= 1:
@@ -89,16 +91,25 @@ class CheckpointConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SpikePolicy:
-    """What happens at a step whose loss or gradient is not finite."""
+    """What happens at a bad step: loss or gradient not finite, or gradient above a declared limit."""
 
-    on_nonfinite: Literal["skip", "stop"] = "skip"
-    """Leave the update out and go on with the next batch, or end the run as crashed."""
+    on_nonfinite: Literal["skip", "rewind", "stop"] = "skip"
+    """Leave the update out and go on; go back to the newest checkpoint and read other batches (PaLM, arXiv:2204.02311, sec. 5.1);
+    or end the run as crashed."""
+    grad_norm_limit: float = 0.0
+    """A finite gradient whose norm is above this is a bad step too; 0 sets no limit."""
+    rewind_batches: int = 20
+    """Batches passed over behind the checkpoint after a rewind, at least up to the bad one; read only by `rewind`."""
     max_skips: int = 5
-    """Skipped steps before the run ends as crashed all the same."""
+    """Bad steps before the run ends as crashed all the same."""
 
     def __post_init__(self) -> None:
         if self.max_skips < 0:
             raise ConfigError(f"spikes.max_skips must not be negative, got {self.max_skips}", hint="0 ends the run at the first one")
+        if not self.grad_norm_limit >= 0:
+            raise ConfigError(f"spikes.grad_norm_limit must not be negative, got {self.grad_norm_limit}", hint="0 sets no limit")
+        if self.rewind_batches < 1:
+            raise ConfigError(f"spikes.rewind_batches must be at least 1, got {self.rewind_batches}", hint="the same batch fails again")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,17 +7,19 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import jax
 import numpy as np
 
-from forerun.loader.held_out import held_out_batches
+from forerun.loader.held_out import HeldOut, held_out_batches
 from forerun.loader.store import TokenStore
 from forerun.model.transformer import DROPLESS, RouterState, token_losses
 from forerun.parallel.local import run_experts
 from forerun.train.config import RunConfig
 from forerun.train.state import TrainState
 from forerun.train.step import ModelBatch
+from forerun.train.suites import suite_rows
 
 CHUNK_ROWS = 16  # measured: on two cores smaller chunks waste products, larger ones only memory
 
@@ -28,38 +30,42 @@ class Evaluator:
     def __init__(self, config: RunConfig, store: TokenStore) -> None:
         self.config = config
         self.held = held_out_batches(store, config.train.seq_len, config.eval.num_sequences)
-        self._rows = {name: len(held.batch.tokens) for name, held in self.held.items()}
-        fields = ("tokens", "targets", "segment_ids", "positions", "loss_mask")
-        self._batch = ModelBatch(*(np.concatenate([getattr(held.batch, field) for held in self.held.values()]) for field in fields))
+        suites = {
+            name: suite_rows(Path(place), store, config.train.seq_len, config.eval.num_sequences)
+            for name, place in config.eval.suites.items()
+        }
+        self._parts = {"eval": self.held} | {f"eval_{name}": held for name, held in suites.items()}
         self._score = _scorer(config, drops=False)
         self._score_with_drops = _scorer(config, drops=True) if config.eval.with_drops else None
 
     def __call__(self, state: TrainState) -> dict[str, float]:
-        """`eval/<domain>/loss_nats`, `.../bits_per_byte` and the macro of both; `eval_with_drops/...` when asked for."""
-        row = self._measured(self._score, state, "eval")
+        """`eval/<domain>/loss_nats`, `.../bits_per_byte` and the macro of both; `eval_<suite>/...` and `eval_with_drops/...` when asked for."""
+        row: dict[str, float] = {}
+        for prefix, held in self._parts.items():
+            row |= self._measured(self._score, state, prefix, held)
         if self._score_with_drops is not None:
-            row |= self._measured(self._score_with_drops, state, "eval_with_drops")
+            row |= self._measured(self._score_with_drops, state, "eval_with_drops", self.held)
         return row
 
-    def _measured(self, score: Callable, state: TrainState, prefix: str) -> dict[str, float]:
-        nats = self._nats_by_row(score, state)
+    def _measured(self, score: Callable, state: TrainState, prefix: str, domains: dict[str, HeldOut]) -> dict[str, float]:
+        nats = self._nats_by_row(score, state, _joined(domains))
         row: dict[str, float] = {}
         start = 0
-        for name, held in self.held.items():
-            stop = start + self._rows[name]
+        for name, held in domains.items():
+            stop = start + len(held.batch.tokens)
             total = float(nats[start:stop].sum())
             row[f"{prefix}/{name}/loss_nats"] = total / held.num_tokens
             row[f"{prefix}/{name}/bits_per_byte"] = total / math.log(2) / max(held.num_bytes, 1)
             start = stop
-        row[f"{prefix}/macro_loss_nats"] = float(np.mean([row[f"{prefix}/{name}/loss_nats"] for name in self.held]))
-        row[f"{prefix}/macro_bits_per_byte"] = float(np.mean([row[f"{prefix}/{name}/bits_per_byte"] for name in self.held]))
+        row[f"{prefix}/macro_loss_nats"] = float(np.mean([row[f"{prefix}/{name}/loss_nats"] for name in domains]))
+        row[f"{prefix}/macro_bits_per_byte"] = float(np.mean([row[f"{prefix}/{name}/bits_per_byte"] for name in domains]))
         return row
 
-    def _nats_by_row(self, score: Callable, state: TrainState) -> np.ndarray:
-        num_rows = len(self._batch.tokens)
+    def _nats_by_row(self, score: Callable, state: TrainState, batch: ModelBatch) -> np.ndarray:
+        num_rows = len(batch.tokens)
         sums = []
         for start in range(0, num_rows, CHUNK_ROWS):
-            chunk = ModelBatch(*(_padded(array[start : start + CHUNK_ROWS]) for array in self._batch))
+            chunk = ModelBatch(*(_padded(array[start : start + CHUNK_ROWS]) for array in batch))
             sums.append(score(state.params, state.router, chunk))
         return np.concatenate([np.asarray(part, np.float64) for part in sums])[:num_rows]
 
@@ -72,6 +78,11 @@ def _scorer(config: RunConfig, *, drops: bool) -> Callable:
         return (nats * chunk.loss_mask).sum(1)
 
     return jax.jit(score)
+
+
+def _joined(domains: dict[str, HeldOut]) -> ModelBatch:
+    fields = ("tokens", "targets", "segment_ids", "positions", "loss_mask")
+    return ModelBatch(*(np.concatenate([getattr(held.batch, field) for held in domains.values()]) for field in fields))
 
 
 def _padded(rows: np.ndarray) -> np.ndarray:

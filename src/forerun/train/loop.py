@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from importlib.metadata import version
 import jax
 
 from forerun.base.config import digest_of
-from forerun.base.errors import CheckFailed, ConfigError
+from forerun.base.errors import CheckFailed, ConfigError, StorageError
 from forerun.base.files import write_json
 from forerun.base.lab import Lab
 from forerun.base.progress import Progress
@@ -23,12 +24,15 @@ from forerun.record.reader import open_run
 from forerun.record.run import load_run, start_run
 from forerun.registry.live import LiveRules
 from forerun.registry.register import Registration
-from forerun.train.checkpoint import Checkpoints
+from forerun.train.checkpoint import Checkpoints, Outcome
 from forerun.train.config import RunConfig
 from forerun.train.evaluate import Evaluator
 from forerun.train.memory import memory_gib
 from forerun.train.metrics import Rows
 from forerun.train.promised import live_rules
+from forerun.train.pulse import Pulse
+from forerun.train.sample import Sampler
+from forerun.train.spikes import Rewound, bad_step, batch_of, load_skips
 from forerun.train.state import TrainState, init_state
 from forerun.train.step import StepReport, build_step, model_batch
 
@@ -59,12 +63,24 @@ class _Pending:
 
 
 def train(
-    config: RunConfig, lab: Lab, *, run_id: str, registration: Registration | None, on_eval: OnEval | None = None, quiet: bool = False
+    config: RunConfig,
+    lab: Lab,
+    *,
+    run_id: str,
+    registration: Registration | None,
+    on_eval: OnEval | None = None,
+    quiet: bool = False,
+    stop_after: int = 0,
+    changed: str = "",
+    watchdog_s: float = 0.0,
 ) -> RunResult:
     """Train a run to its end, from its newest good checkpoint if there is one; the same call continues a killed run.
 
     Args:
         registration: the promise it runs under; None marks the record as unregistered for ever.
+        stop_after: last step of this call: the state there is kept for ever, for an amendment or a fork; 0 goes to the end.
+        changed: of an unregistered run, what differs from the config it was started with; registered runs have it from their amendment.
+        watchdog_s: longest any phase may last before the process writes its stacks and ends; 0 waits for ever.
     Raises: CheckFailed when the run ends as crashed under its own policy; ConfigError when it cannot start.
     """
     began = time.perf_counter()
@@ -73,128 +89,158 @@ def train(
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     store = open_store(lab, config.data.manifest)
-    run_dir, config_digest = lab.run(run_id), digest_of(config)
-    checkpoints = Checkpoints(
-        run_dir / "checkpoints",
-        config_digest=config_digest,
-        num_rolling=config.checkpoint.num_rolling,
-        milestones=frozenset(_at(config, fraction) for fraction in config.checkpoint.milestones),
-    )
-    state = init_state(config)
-    restored = checkpoints.restore_newest(state)
-    first = restored.step if restored else 0
-    state = restored.state if restored else state
-    if first >= config.train.num_steps:
-        return RunResult(run_id=run_id, num_steps=first, evaluation=_last_evaluation(lab, run_id), seconds=time.perf_counter() - began)
-    start_run(
-        run_dir,
-        num_steps=config.train.num_steps,
-        experiment=registration.experiment if registration else "",
-        registration_id=registration.id if registration else None,
-        unregistered=registration is None,
-        config_digest=config_digest,
-        versions={name: version(name) for name in ("forerun", "jax", "jaxlib", "numpy", "orbax-checkpoint")},
-        first_step=first + 1,
-        changed=_declared_change(lab, run_id, registration, config_digest),
-    )
-    write_json(run_dir / "config.json", config)
-    rules = live_rules(config, registration, open_run(run_dir))
-    with Journal(run_dir) as journal:
-        promised = registration.id if registration else None
-        journal.event(
-            "start", first, registration_id=promised, resumed=first > 0, devices=jax.device_count(), transport=config.transport.kind
+    last = min(stop_after or config.train.num_steps, config.train.num_steps)
+    run = _Run(config, lab, store, run_id, last, changed, registration, on_eval, quiet, watchdog_s)
+    while True:
+        try:
+            num_steps, evaluation = run.attempt()
+        except Rewound:
+            continue
+        return RunResult(run_id=run_id, num_steps=num_steps, evaluation=evaluation, seconds=time.perf_counter() - began)
+
+
+@dataclass
+class _Run:
+    """One run in this process; `attempt` goes from the newest good checkpoint to the end."""
+
+    config: RunConfig
+    lab: Lab
+    store: TokenStore
+    run_id: str
+    last: int
+    changed: str
+    registration: Registration | None
+    on_eval: OnEval | None
+    quiet: bool
+    watchdog_s: float
+
+    def attempt(self) -> tuple[int, dict[str, float]]:
+        """Steps finished and the last evaluation. Raises: Rewound after a bad step under the policy `rewind`."""
+        config, run_dir, config_digest = self.config, self.lab.run(self.run_id), digest_of(self.config)
+        milestones = {_at(config, fraction) for fraction in config.checkpoint.milestones} | {self.last}
+        checkpoints = Checkpoints(
+            run_dir / "checkpoints",
+            config_digest=config_digest,
+            num_rolling=config.checkpoint.num_rolling,
+            milestones=frozenset(milestones),
+            timeout_s=config.checkpoint.timeout_s,
         )
-        for refusal in restored.refused if restored else ():
-            journal.event("checkpoint_refused", first, reason=refusal)
-        evaluation = _run(config, store, state, first, journal, checkpoints, on_eval, quiet, run_id, rules)
-        journal.event("end", config.train.num_steps)
-    return RunResult(run_id=run_id, num_steps=config.train.num_steps, evaluation=evaluation, seconds=time.perf_counter() - began)
-
-
-def _run(
-    config: RunConfig,
-    store: TokenStore,
-    state: TrainState,
-    first: int,
-    journal: Journal,
-    checkpoints: Checkpoints,
-    on_eval: OnEval | None,
-    quiet: bool,
-    run_id: str,
-    rules: LiveRules,
-) -> dict[str, float]:
-    num_steps, train_config = config.train.num_steps, config.train
-    batches = Batches(store, config.data, num_steps=num_steps, batch_size=train_config.batch_size, seq_len=train_config.seq_len)
-    step_fn, evaluator, rows = build_step(config), Evaluator(config, store), Rows(config)
-    factor_at = schedule(config.optim.schedule, num_steps)
-    factors = jax.vmap(factor_at)(jax.numpy.arange(num_steps))
-    factors = [float(factor) for factor in jax.device_get(factors)]
-    evals, saves = _moments(config, config.eval.every_fraction), _moments(config, config.checkpoint.every_fraction)
-    evaluation: dict[str, float] = {}
-    pending: _Pending | None = None
-
-    def settle(finished: _Pending, now: float) -> None:
-        row = rows.row(finished.report, step_time_s=now - finished.started, learning_factor=factors[finished.step - 1])
-        row |= {"loader_wait_s": finished.fetched.wait_s, "loader_occupancy": finished.fetched.occupancy}
-        if not bool(finished.report.finite):
-            _on_nonfinite(config, journal, finished.step, row)
-        journal.log(finished.step, row)
-        obey(finished.step, row)
-        progress.advance(
-            train_config.batch_tokens, note=f"step {finished.step}/{num_steps}  loss_nats {row['loss_nats']:.3f}  {word}".rstrip()
+        like = jax.eval_shape(functools.partial(init_state, config))
+        restored = checkpoints.restore_newest(like)
+        first, state = (restored.step, restored.state) if restored else (0, init_state(config))
+        if first >= self.last:
+            return first, _last_evaluation(self.lab, self.run_id)
+        registration = self.registration
+        change = self.changed or _declared_change(self.lab, self.run_id, registration, config_digest)
+        start_run(
+            run_dir,
+            num_steps=config.train.num_steps,
+            experiment=registration.experiment if registration else "",
+            registration_id=registration.id if registration else None,
+            unregistered=registration is None,
+            config_digest=config_digest,
+            versions={name: version(name) for name in ("forerun", "jax", "jaxlib", "numpy", "orbax-checkpoint")},
+            first_step=first + 1,
+            changed=change,
         )
+        write_json(run_dir / "config.json", config)
+        rules = live_rules(config, registration, open_run(run_dir))
+        with Journal(run_dir) as journal, Pulse(journal, watchdog_s=self.watchdog_s) as pulse:
+            promised = registration.id if registration else None
+            journal.event(
+                "start", first, registration_id=promised, resumed=first > 0, devices=jax.device_count(), transport=config.transport.kind
+            )
+            for refusal in restored.refused if restored else ():
+                journal.event("checkpoint_refused", first, reason=refusal)
+            evaluation = self._steps(state, first, journal, checkpoints, pulse, rules)
+            if self.last == config.train.num_steps:
+                journal.event("finished", self.last)
+            else:
+                journal.event("stopped", self.last, reason="asked to stop here")
+        return self.last, evaluation
 
-    def obey(step: int, row: dict[str, float]) -> None:
-        for fired in rules.observe(step, row):
-            journal.event("rule", step, promised=fired.kind, rule=fired.rule)
-            if fired.kind != "alarm":
-                stopped_by.append(fired.rule)
+    def _steps(
+        self, state: TrainState, first: int, journal: Journal, checkpoints: Checkpoints, pulse: Pulse, rules: LiveRules
+    ) -> dict[str, float]:
+        config, last, batch_tokens = self.config, self.last, self.config.train.batch_tokens
+        num_steps, run_dir = config.train.num_steps, self.lab.run(self.run_id)
+        planned = config.optim.schedule.planned_steps or num_steps  # an amended length moves no phase of the mixture
+        batches = Batches(self.store, config.data, num_steps=planned, batch_size=config.train.batch_size, seq_len=config.train.seq_len)
+        passed_over = load_skips(run_dir)
+        step_fn, evaluator, rows = build_step(config), Evaluator(config, self.store), Rows(config)
+        sampler = Sampler(config, self.store)
+        factors = jax.device_get(jax.vmap(schedule(config.optim.schedule, num_steps))(jax.numpy.arange(num_steps))).tolist()
+        evals, saves = _moments(config, config.eval.every_fraction), _moments(config, config.checkpoint.every_fraction)
+        evaluation: dict[str, float] = {}
+        pending: _Pending | None = None
+        word, stopped_by = "", list[str]()
 
-    word, stopped_by = "", list[str]()
-    with (
-        Prefetcher(batches.batch, first, num_steps) as loader,
-        Progress(run_id, config.train.train_tokens, "tokens", done=first * train_config.batch_tokens, quiet=quiet) as progress,
-    ):
-        for fetched in loader:
-            started = time.perf_counter()
-            state, report = step_fn(state, model_batch(fetched.batch))
-            if pending is not None:
-                settle(pending, started)
-            done = fetched.step + 1
-            pending = _Pending(done, report, fetched, started)
-            if done in evals or done in saves or done == num_steps:
-                jax.block_until_ready(report)
-                settle(pending, time.perf_counter())
-                pending = None
-            if done in evals:
-                evaluation = evaluator(state)
-                journal.log(done, {**evaluation, "memory_gib": memory_gib(), "skipped_steps": float(state.num_skipped)})
-                obey(done, evaluation)
-                word = on_eval(done, evaluation) if on_eval else ""
-            if stopped_by and pending is not None:
-                jax.block_until_ready(report)
-                settle(pending, time.perf_counter())
-                pending = None
-            if done in saves or stopped_by:
-                journal.log(done, {"checkpoint_time_s": checkpoints.save(state, done)})
-            if stopped_by:
-                raise CheckFailed(
-                    f"step {done} of {num_steps}: the promised rule holds: {stopped_by[0]}",
-                    hint="`forerun close EXPERIMENT --outcome stopped`; the checkpoint and the record are kept",
-                )
-    assert step_fn._cache_size() == 1, "the step was compiled more than once"  # type: ignore[attr-defined]
-    return evaluation
+        def settle(finished: _Pending, now: float) -> None:
+            row = rows.row(finished.report, step_time_s=now - finished.started, learning_factor=factors[finished.step - 1])
+            row |= {"loader_wait_s": finished.fetched.wait_s, "loader_occupancy": finished.fetched.occupancy}
+            journal.log(finished.step, row)
+            obey(finished.step, row)
+            if not bool(finished.report.good):
+                bad_step(config, run_dir, journal, finished.step, row, batches, checkpoints)
+            progress.advance(batch_tokens, note=f"step {finished.step}/{num_steps}  loss_nats {row['loss_nats']:.3f}  {word}".rstrip())
 
+        def obey(step: int, row: dict[str, float]) -> None:
+            for fired in rules.observe(step, row):
+                journal.event("rule", step, promised=fired.kind, rule=fired.rule)
+                if fired.kind != "alarm":
+                    stopped_by.append(fired.rule)
 
-def _on_nonfinite(config: RunConfig, journal: Journal, step: int, row: dict[str, float]) -> None:
-    journal.event("nonfinite", step, loss_nats=row["loss_nats"], grad_norm=row["grad_norm"], policy=config.spikes.on_nonfinite)
-    skipped = len([event for event in open_run(journal.folder.parent).events("nonfinite")])
-    if config.spikes.on_nonfinite == "stop" or skipped > config.spikes.max_skips:
-        journal.event("crash", step, reason="non-finite loss or gradient")
-        raise CheckFailed(
-            f"step {step} gave a non-finite loss or gradient ({skipped} so far, spikes.max_skips={config.spikes.max_skips})",
-            hint="the record names the step; lower the learning rate, or declare another policy with `forerun amend`",
-        )
+        def saved(outcome: Outcome | None) -> None:
+            if outcome and outcome.problem:
+                journal.event("checkpoint_failed", outcome.step, message=outcome.problem, seconds=round(outcome.seconds, 3))
+
+        with (
+            Prefetcher(lambda step: batches.batch(batch_of(step, passed_over)), first, last) as loader,
+            Progress(self.run_id, last * batch_tokens, "tokens", done=first * batch_tokens, quiet=self.quiet) as progress,
+        ):
+            for fetched in loader:
+                pulse.phase("step", fetched.step)
+                started = time.perf_counter()
+                state, report = step_fn(state, model_batch(fetched.batch))
+                if pending is not None:
+                    settle(pending, started)
+                done = fetched.step + 1
+                pending = _Pending(done, report, fetched, started)
+                if done in evals or done in saves or done == last:
+                    jax.block_until_ready(report)
+                    settle(pending, time.perf_counter())
+                    pending = None
+                if done in evals or done == last:
+                    pulse.phase("evaluate", done)
+                    evaluation = evaluator(state)
+                    journal.log(done, {**evaluation, "memory_gib": memory_gib(), "skipped_steps": float(state.num_skipped)})
+                    obey(done, evaluation)
+                    for sample in sampler(state, done):
+                        journal.event("sample", done, **sample)
+                    word = self.on_eval(done, evaluation) if self.on_eval else ""
+                if stopped_by and pending is not None:
+                    jax.block_until_ready(report)
+                    settle(pending, time.perf_counter())
+                    pending = None
+                if done in saves or done == last or stopped_by:
+                    pulse.phase("save", done)
+                    blocked_s, before = checkpoints.begin(state, done)
+                    saved(before)
+                    journal.log(done, {"checkpoint_time_s": blocked_s})
+                if stopped_by:
+                    break
+            pulse.phase("finish", last)
+            outcome = checkpoints.finish()
+            saved(outcome)
+        if outcome and outcome.problem:
+            raise StorageError(f"the last checkpoint failed: {outcome.problem}", hint="free space; the same command repeats the last steps")
+        if stopped_by:
+            raise CheckFailed(
+                f"step {done} of {num_steps}: the promised rule holds: {stopped_by[0]}",
+                hint="`forerun close EXPERIMENT --outcome stopped`; the checkpoint and the record are kept",
+            )
+        assert step_fn._cache_size() == 1, "the step was compiled more than once"  # type: ignore[attr-defined]
+        return evaluation
 
 
 def _declared_change(lab: Lab, run_id: str, registration: Registration | None, config_digest: str) -> str:

@@ -24,7 +24,7 @@ class TrainState(NamedTuple):
     router: RouterState
     """The effective routing bias: evaluation of a checkpoint reads the same one as the loop does."""
     num_skipped: Int[Array, ""]
-    """Steps whose update was left out because it was not finite."""
+    """Bad steps so far; under the policy `skip` their update was left out."""
 
 
 def optimizer_of(config: RunConfig) -> optax.GradientTransformation:

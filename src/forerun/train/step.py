@@ -38,7 +38,8 @@ class StepReport(NamedTuple):
     nats_sum: Float[Array, ""]
     z_sum: Float[Array, ""]
     num_tokens: Float[Array, ""]
-    finite: Array
+    good: Array
+    """Loss and gradient are finite and within `spikes.grad_norm_limit`."""
     grad_norm: dict[str, Array]
     """Per group, and `total`."""
     param_norm: dict[str, Array]
@@ -59,23 +60,23 @@ def model_batch(batch: Batch) -> ModelBatch:
 def build_step(config: RunConfig) -> Step:
     """The compiled step of a run; the old state's memory is given to the new one."""
     optimizer = optimizer_of(config)
-    skip = config.spikes.on_nonfinite == "skip"
+    skip, limit = config.spikes.on_nonfinite == "skip", config.spikes.grad_norm_limit or jnp.inf
 
     def step(state: TrainState, batch: ModelBatch) -> tuple[TrainState, StepReport]:
         gradients, aux = _gradients(config, state, batch)
         grad_norm = group_norms(gradients)
-        finite = jnp.isfinite(grad_norm["total"]) & jnp.isfinite(aux.nats_sum)
+        good = jnp.isfinite(grad_norm["total"]) & jnp.isfinite(aux.nats_sum) & (grad_norm["total"] <= limit)
         updates, optim = optimizer.update(gradients, state.optim, state.params)
         params = optax.apply_updates(state.params, updates)
         moved = (params, optim, aux.router_state)
         if skip:
-            moved = jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, (state.params, state.optim, state.router))
-        new = TrainState(state.step + 1, *moved, state.num_skipped + (1 - finite.astype(jnp.int32)))
+            moved = jax.tree.map(lambda new, old: jnp.where(good, new, old), moved, (state.params, state.optim, state.router))
+        new = TrainState(state.step + 1, *moved, state.num_skipped + (1 - good.astype(jnp.int32)))
         report = StepReport(
             nats_sum=aux.nats_sum,
             z_sum=aux.z_sum,
             num_tokens=aux.num_tokens,
-            finite=finite,
+            good=good,
             grad_norm=grad_norm,
             param_norm=group_norms(new.params),
             load=aux.load,
