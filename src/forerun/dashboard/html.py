@@ -25,7 +25,7 @@ def text(piece: Piece) -> Markup:
     return Markup(html.escape("".join(character if _harmless(character) else f"\\u{ord(character):04x}" for character in str(piece))))
 
 
-def tag(name: str, *children: Piece, **attributes: Piece | bool) -> Markup:
+def tag(element: str, /, *children: Piece, **attributes: Piece | bool) -> Markup:
     """An element. Attribute names lose a trailing `_` and turn `_` into `-`; True writes the bare name, None and False leave it out."""
     written = []
     for key, value in attributes.items():
@@ -34,8 +34,8 @@ def tag(name: str, *children: Piece, **attributes: Piece | bool) -> Markup:
             written.append(f" {label}")
         elif value is not None and value is not False:
             written.append(f' {label}="{text(value)}"')
-    opening = f"<{name}{''.join(written)}>"
-    return Markup(opening if name in _VOID else f"{opening}{join(children)}</{name}>")
+    opening = f"<{element}{''.join(written)}>"
+    return Markup(opening if element in _VOID else f"{opening}{join(children)}</{element}>")
 
 
 def join(pieces: Iterable[Piece]) -> Markup:
