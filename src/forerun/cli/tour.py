@@ -30,11 +30,16 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("close", "close", "4. Promise", "say how an experiment ended"),
     Entry("verdict", "verdict", "4. Promise", "kept, missed or deviated: the promise against the record"),
     Entry("verify", "verify", "4. Promise", "check the ledger to the byte"),
+    Entry("replan", "replan", "4. Promise", "the arithmetic of ending a run elsewhere"),
     Entry("train", "train", "5. Train", "run a registered experiment; killed and resumed at any moment"),
+    Entry("fork", "fork", "5. Train", "continue a run from a checkpoint, changed or not, and report the paired difference"),
     Entry("watch", "watch", "6. Watch", "is a run on course, and if not, why"),
     Entry("record", "record", "6. Watch", "the records of runs: list, show, import, export, query, serve the W&B endpoint"),
     Entry("replay", "replay", "6. Watch", "test the alarms: false-alarm rate and delay on planted incidents"),
     Entry("site", "site", "7. Show", "the public pages: build them as files or serve them live"),
+    Entry("publish", "publish", "7. Show", "issues, pull requests, anchors, calibration, and the release of a run"),
+    Entry("sample", "sample", "7. Show", "continue a text with a run's newest checkpoint"),
+    Entry("import", "import_", "7. Show", "bring OLMoE, Mixtral or Qwen3-MoE weights into our model"),
 )
 
 

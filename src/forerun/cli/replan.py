@@ -1,0 +1,56 @@
+"""`forerun replan EXPERIMENT`."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import typer
+
+from forerun.cli.options import HERE, JsonOption, LabOption, lab_at, print_json
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(epilog="Example: forerun replan 001 --num-steps 8000 --run big-run")
+def replan(
+    experiment: Annotated[str, typer.Argument(help="Name or number of a registered experiment.")],
+    num_steps: Annotated[int, typer.Option(help="Where the run would end instead.")],
+    run: Annotated[str, typer.Option(help="Run id; by default the one under this promise.")] = "",
+    lab: LabOption = HERE,
+    as_json: JsonOption = False,
+) -> None:
+    """The arithmetic of ending a run elsewhere: tokens, compute, days, and the learning rate's jump. Changes nothing."""
+    import msgspec
+    import numpy as np
+
+    from forerun.base import units
+    from forerun.base.config import load_json
+    from forerun.model.count import train_flops
+    from forerun.record.reader import open_run
+    from forerun.registry.changes import registration_of
+    from forerun.registry.replan import replan as arithmetic
+    from forerun.registry.verdict import run_of
+    from forerun.train.config import RunConfig
+
+    place = lab_at(lab)
+    run_dir = place.run(run) if run else run_of(place, registration_of(place, experiment))
+    record, config = open_run(run_dir), load_json(run_dir / "config.json", RunConfig)
+    times = record.series("step_time_s").value
+    answer = arithmetic(
+        msgspec.to_builtins(config),
+        step=max(record.last_step, 0),
+        new_num_steps=num_steps,
+        train_flops=train_flops(config.model, config.train.seq_len, config.train.train_tokens),
+        step_time_s=float(np.median(times)) if len(times) else math.nan,
+    )
+    if as_json:
+        print_json(answer)
+        return
+    print(f"end        {answer.num_steps} -> {answer.new_num_steps} steps, {answer.step} done")
+    print(f"tokens     {units.count(answer.train_tokens)} -> {units.count(answer.new_train_tokens)}")
+    print(f"compute    {units.flops(answer.flops_saved)} saved")
+    print(f"days left  {answer.days_left:.3g} -> {answer.new_days_left:.3g}")
+    print(f"rate       {answer.factor_now:.3f} of its peak now, {answer.factor_new:.3f} on the new schedule")
+    print(f"re-aimed   without a jump: fall over the last {answer.re_aimed_fraction:.3f} of the new length")
+    print("to do it: change config.py, then `forerun amend`")
