@@ -83,7 +83,10 @@ class JournalRecord:
         cuts = _cuts(self.info)
         last = -1
         for writer in self._writers.values():
-            for path, _ in writer.sealed:
+            for path, meta in writer.sealed:
+                if len(self.info.segments) < 2:
+                    last = max(last, _largest_step(meta))
+                    continue
                 table = pq.read_table(path, columns=["step", "segment"])
                 last = max(last, _last_kept(table["step"].to_numpy(), table["segment"].to_numpy(), cuts))
             step = np.fromiter((row["step"] for row in writer.tail.content), np.int64, len(writer.tail.content))
@@ -163,6 +166,11 @@ def _cuts(info: RunInfo) -> np.ndarray:
     for index in range(len(info.segments) - 2, -1, -1):
         cuts[index] = min(cuts[index + 1], info.segments[index + 1].first_step)
     return cuts
+
+
+def _largest_step(meta: pq.FileMetaData) -> int:
+    """Largest step of a sealed file, from its statistics; `step` is the first column."""
+    return max(meta.row_group(group).column(0).statistics.max for group in range(meta.num_row_groups))
 
 
 def _last_kept(step: np.ndarray, segment: np.ndarray, cuts: np.ndarray) -> int:
