@@ -16,7 +16,7 @@ from forerun.base.errors import DataError
 
 BLOCK = 4096  # assumed: rows whose scores against 5,000 centroids fit in cache-friendly 80 MiB
 TWO_LEVEL_FROM = 512  # assumed: below this many centroids the flat passes alone are cheap
-FLAT_PASSES = 2  # measured: two passes after a two-level start beat six flat iterations (docs/design/0041)
+FLAT_PASSES = 2  # assumed from a bfloat16 probe; in float32 NumPy the bar is missed (docs/design/0041-measured-stages.md)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from forerun.curate.embed.words import CLASSES, LETTER, MARK, WIDE, buffers, mix, split
+from forerun.curate.embed.words import CLASSES, LETTER, MARK, WIDE, buffers, split
 
 TYPES = ("prose", "code", "math", "multilingual", "structured", "agentic", "other")
 FUNCTION_WORDS = (
@@ -33,7 +33,7 @@ def text_statistics(texts: pa.Array | pa.ChunkedArray) -> np.ndarray:
     hashes, starts, _, first = split(data, offsets, CLASSES, True)
     out = np.zeros((len(offsets) - 1, len(NAMES)), np.float32)
     _bytes(data, offsets, CLASSES, _KINDS, out)
-    _words(hashes, starts, first, data, _hashes(FUNCTION_WORDS), _hashes(b"assistant"), out)
+    _words(hashes, starts, first, data, *_lookup(FUNCTION_WORDS, b"assistant"), out)
     return out
 
 
@@ -75,76 +75,86 @@ def column_of(name: str) -> int:
     return _COLUMN[name]
 
 
-def _hashes(words: bytes) -> np.ndarray:
-    column = pa.array([words.decode()], pa.large_string())
-    return np.sort(split(*buffers(column), CLASSES, True)[0])
+def _lookup(*lists: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """A hash table of words: keys, and the number of the list (from 1) each came from."""
+    keys, which = np.zeros(1024, np.uint64), np.zeros(1024, np.uint8)
+    for number, words in enumerate(lists, 1):
+        for value in split(*buffers(pa.array([words.decode()], pa.large_string())), CLASSES, True)[0]:
+            slot = int(value) & 1023
+            while keys[slot] and keys[slot] != value:
+                slot = (slot + 1) & 1023
+            keys[slot], which[slot] = value, number
+    return keys, which
 
 
 @nb.njit(nogil=True, cache=True)
 def _bytes(data, offsets, classes, kinds, out):
+    by_byte = np.zeros(256, np.int64)
     for document in range(len(offsets) - 1):
         row = out[document]
-        line, longest, fresh = 0, 0, True
+        by_byte[:] = 0
+        line, longest, indented, ends, last = 0, 0, 0, 0, np.uint8(10)
         for index in range(offsets[document], offsets[document + 1]):
             byte = data[index]
-            kind = classes[byte]
+            by_byte[byte] += 1
+            if byte <= 32:
+                ends += last in (33, 46, 63)
+                if byte == 10:
+                    longest = max(longest, line)
+                    line = -1
+                else:
+                    indented += last == 10
+            line += 1
+            last = byte
+        for byte in range(256):
+            count, kind, group = by_byte[byte], classes[byte], kinds[byte]
             if kind == LETTER:
-                row[0] += 1
+                row[0] += count
                 if 65 <= byte <= 90:
-                    row[5] += 1
+                    row[5] += count
                 elif byte >= 0xC2:
-                    row[7] += 1
+                    row[7] += count
             elif kind == MARK:
-                row[2] += 1
+                row[2] += count
             elif kind == WIDE:
-                row[6] += 1
+                row[6] += count
             elif 48 <= byte <= 57:
-                row[1] += 1
-            if kinds[byte] == 1:
-                row[8] += 1
-            elif kinds[byte] == 2:
-                row[9] += 1
-            elif kinds[byte] == 3:
-                row[10] += 1
-            if byte == 10:
-                row[4] += 1
-                longest = max(longest, line)
-                line, fresh = 0, True
-            else:
-                if byte in (32, 9):
-                    row[3] += 1
-                    if fresh:
-                        row[12] += 1
-                line += 1
-                fresh = False
-            if byte in (33, 46, 63) and (index + 1 == offsets[document + 1] or data[index + 1] <= 32):
-                row[11] += 1
-        row[17] = max(longest, line)
-        row[18] = offsets[document + 1] - offsets[document]
+                row[1] += count
+            if group == 1:
+                row[8] += count
+            elif group == 2:
+                row[9] += count
+            elif group == 3:
+                row[10] += count
+        row[3], row[4] = by_byte[32] + by_byte[9], by_byte[10]
+        row[11], row[12] = ends + (last in (33, 46, 63)), indented
+        row[17], row[18] = max(longest, line), offsets[document + 1] - offsets[document]
 
 
 @nb.njit(nogil=True, cache=True)
-def _words(hashes, starts, first, data, function, roles, out):
-    seen = np.zeros(4 * _MOST_DISTINCT, np.uint64)
+def _words(hashes, starts, first, data, keys, which, out):
+    seen, stamp = np.zeros(4 * _MOST_DISTINCT, np.uint64), np.full(4 * _MOST_DISTINCT, -1, np.int64)
     for document in range(len(first) - 1):
         row = out[document]
-        seen[:] = 0
+        words, distinct, function, roles = 0, 0, 0, 0
         for index in range(first[document], first[document + 1]):
             byte = data[starts[index]]
             if not (65 <= byte <= 90 or 97 <= byte <= 122 or byte >= 0xC2):
                 continue
-            row[13] += 1
+            words += 1
             value = hashes[index]
-            place = np.searchsorted(function, value)
-            if place < len(function) and function[place] == value:
-                row[14] += 1
-            place = np.searchsorted(roles, value)
-            if place < len(roles) and roles[place] == value:
-                row[16] += 1
-            if row[13] <= _MOST_DISTINCT:
-                slot = mix(value) & np.uint64(len(seen) - 1)
-                while seen[slot] != 0 and seen[slot] != value:
+            slot = value & np.uint64(1023)
+            while keys[slot] != 0 and keys[slot] != value:
+                slot = (slot + np.uint64(1)) & np.uint64(1023)
+            if which[slot] == 1:
+                function += 1
+            elif which[slot] == 2:
+                roles += 1
+            if words <= _MOST_DISTINCT:
+                slot = (value >> np.uint64(13)) & np.uint64(len(seen) - 1)
+                while stamp[slot] == document and seen[slot] != value:
                     slot = (slot + np.uint64(1)) & np.uint64(len(seen) - 1)
-                if seen[slot] == 0:
-                    seen[slot] = value
-                    row[15] += 1
+                if stamp[slot] != document:
+                    seen[slot], stamp[slot] = value, document
+                    distinct += 1
+        row[13], row[14], row[15], row[16] = words, function, distinct, roles
