@@ -17,6 +17,8 @@ def train(
     run_id: Annotated[str, typer.Option(help="Name of the run; by default the config's.")] = "",
     unregistered: Annotated[bool, typer.Option("--unregistered", help="Run without a promise; the record says so for ever.")] = False,
     change: Annotated[list[str], typer.Option("--set", help="Change a field, for example train.num_steps=50.")] = [],  # noqa: B006  typer reads it
+    stop_at_step: Annotated[int, typer.Option(help="Stop after this step and keep its checkpoint for ever; 0 goes to the end.")] = 0,
+    watchdog_s: Annotated[float, typer.Option(help="End the process, stacks written, when one phase lasts longer; 0 never.")] = 0.0,
     lab: LabOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
@@ -34,7 +36,7 @@ def train(
     registration = None if unregistered else require_registered(place, digest_of(config))
     from forerun.train.loop import train as run
 
-    result = run(config, place, run_id=run_id or config.name, registration=registration)
+    result = run(config, place, run_id=run_id or config.name, registration=registration, stop_after=stop_at_step, watchdog_s=watchdog_s)
     if as_json:
         print_json(result)
     else:

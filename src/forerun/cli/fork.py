@@ -1,0 +1,41 @@
+"""`forerun fork RUN --at-step N`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from forerun.cli.options import HERE, JsonOption, LabOption, lab_at, print_json
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(epilog="Example: forerun fork tiny --at-step 400 --set optim.adam_learning_rate=0.02")
+def fork(
+    run: Annotated[str, typer.Argument(help="Run to continue from.")],
+    at_step: Annotated[int, typer.Option(help="Step of one of its checkpoints.")],
+    run_id: Annotated[str, typer.Option(help="Name of the fork; by default RUN-fork-STEP.")] = "",
+    change: Annotated[list[str], typer.Option("--set", help="Change a field of the config.")] = [],  # noqa: B006  typer reads it
+    stop_at_step: Annotated[int, typer.Option(help="Last step of the fork; 0 goes to the end.")] = 0,
+    lab: LabOption = HERE,
+    as_json: JsonOption = False,
+) -> None:
+    """Continue a run from a checkpoint on the same batches, changed or not, and report the paired difference."""
+    from forerun.base.config import with_overrides
+    from forerun.train.fork import paired, prepare
+    from forerun.train.loop import train
+
+    place, fork_id = lab_at(lab), run_id or f"{run}-fork-{at_step}"
+    before = prepare(place, run, at_step, fork_id)
+    after = with_overrides(before, change)
+    declared = f"fork of {run} at step {at_step}: {'; '.join(change) or 'nothing changed'}"
+    train(after, place, run_id=fork_id, registration=None, stop_after=stop_at_step, changed=declared)
+    result = paired(place, run, fork_id)
+    if as_json:
+        print_json(result)
+    else:
+        print(
+            f"{fork_id} - {run}  steps {result.first_step}-{result.last_step}  loss_nats {result.loss_nats:+.5f} ± {result.standard_error:.5f}"
+            f"  eval/macro_loss_nats {result.macro_loss_nats:+.5f}"
+        )
