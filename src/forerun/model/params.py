@@ -20,7 +20,9 @@ in the path. Leaves a switch leaves out are absent. `model/count.py` writes the 
 
 from __future__ import annotations
 
+import math
 import operator
+from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
@@ -30,6 +32,7 @@ from jaxtyping import Array, PRNGKeyArray
 from forerun.model.config import ModelConfig
 
 LayerLoop = Literal["unrolled", "scan"]
+LARGEST_DRAW = 1 << 28  # assumed: 1 GiB of float32 is no burden where the parameters fit; larger trees are drawn leaf by leaf, shardable
 TRUNCATION = 3.0  # derived: standard deviations kept by the original's initialiser (reference model-and-training 1.1)
 
 
@@ -38,25 +41,18 @@ def init_params(config: ModelConfig, key: PRNGKeyArray, layer_loop: LayerLoop = 
 
     Matrices are truncated normal with `config.init_std`, gains 1, head gates 0, convolutions the identity.
     """
-    make = _Maker(config, key)
     keys = [jax.random.fold_in(key, layer) for layer in range(config.num_layers)]
     dense_keys, layer_keys = keys[: config.num_dense_layers], keys[config.num_dense_layers :]
+    layer_of = _drawn(config, lambda make: _layer(make, config))
     layers: Any
     if layer_loop == "scan":
-        layers = jax.vmap(lambda layer_key: _layer(_Maker(config, layer_key), config))(jnp.stack(layer_keys))
+        layers = jax.vmap(layer_of)(jnp.stack(layer_keys))
     else:
-        layers = [_layer(_Maker(config, layer_key), config) for layer_key in layer_keys]
-    params = {
-        "embedding": make.matrix(config.vocab_size, config.d_model),
-        "layers": layers,
-        "final_norm": _norm(make, config),
-    }
-    if config.embedding_norm:
-        params["embedding_norm"] = _norm(make, config)
+        layers = [layer_of(layer_key) for layer_key in layer_keys]
+    params = {**_drawn(config, lambda make: _ends(make, config))(key), "layers": layers}
     if dense_keys:
-        params["dense_layers"] = [_layer(_Maker(config, layer_key), config, dense=True) for layer_key in dense_keys]
-    if not config.tied_embeddings:
-        params["head"] = make.matrix(config.d_model, config.vocab_size)
+        dense_of = _drawn(config, lambda make: _layer(make, config, dense=True))
+        params["dense_layers"] = [dense_of(layer_key) for layer_key in dense_keys]
     return params
 
 
@@ -66,19 +62,51 @@ def unstack(params: dict[str, Any]) -> dict[str, Any]:
     return {**params, "layers": [jax.tree.map(operator.itemgetter(layer), params["layers"]) for layer in range(num_layers)]}
 
 
-class _Maker:
-    """Hands out leaves, each from its own key."""
+def _drawn(config: ModelConfig, build: Callable[[_Maker], dict[str, Any]]) -> Callable[[PRNGKeyArray], dict[str, Any]]:
+    """`build` as a compiled function of a key, whose matrices are cut from one draw: a random operation per leaf compiles for seconds."""
+    shape_of = jax.eval_shape(lambda: build(_Maker(config, jnp.zeros(0))))
+    size = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shape_of))
 
-    def __init__(self, config: ModelConfig, key: PRNGKeyArray) -> None:
-        self._key, self._std, self._taps, self._count = key, config.init_std, config.short_conv_taps, 0
+    def from_key(key: PRNGKeyArray) -> dict[str, Any]:
+        if size > LARGEST_DRAW:
+            return build(_Maker(config, key))
+        return build(_Maker(config, _truncated_normal(key, (size,))))
+
+    return jax.jit(from_key)
+
+
+def _truncated_normal(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
+    return jax.random.truncated_normal(key, -TRUNCATION, TRUNCATION, shape, jnp.float32)
+
+
+class _Maker:
+    """Hands out leaves: cut from one draw, or, for sizes no single draw should have, each from its own key."""
+
+    def __init__(self, config: ModelConfig, source: Array | PRNGKeyArray) -> None:
+        self._source, self._std, self._taps, self._next = source, config.init_std, config.short_conv_taps, 0
 
     def matrix(self, *shape: int) -> Array:
-        self._count += 1
-        key = jax.random.fold_in(self._key, 1_000_000 + self._count)  # assumed: no model has a million layers, so never a layer's key
-        return self._std * jax.random.truncated_normal(key, -TRUNCATION, TRUNCATION, shape, jnp.float32)
+        size, start = math.prod(shape), self._next
+        if jnp.issubdtype(self._source.dtype, jax.dtypes.prng_key):
+            self._next += 1
+            return self._std * _truncated_normal(jax.random.fold_in(self._source, start), shape)
+        self._next += size
+        if self._source.size == 0:
+            return jnp.zeros(shape, jnp.float32)
+        return self._std * self._source[start : self._next].reshape(shape)
 
     def taps(self, num_channels: int) -> Array:
         return jnp.zeros((self._taps, num_channels), jnp.float32).at[0].set(1.0)
+
+
+def _ends(make: _Maker, config: ModelConfig) -> dict[str, Any]:
+    """Everything that is not in a layer."""
+    leaves: dict[str, Any] = {"embedding": make.matrix(config.vocab_size, config.d_model), "final_norm": _norm(make, config)}
+    if config.embedding_norm:
+        leaves["embedding_norm"] = _norm(make, config)
+    if not config.tied_embeddings:
+        leaves["head"] = make.matrix(config.d_model, config.vocab_size)
+    return leaves
 
 
 def _norm(make: _Maker, config: ModelConfig) -> dict[str, Array]:
