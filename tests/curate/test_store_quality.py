@@ -43,7 +43,30 @@ def test_statistics_are_those_counted_by_hand():
 
 
 def prose(rng: random.Random) -> str:
-    words = ["the", "of", "and", "to", "in", "harbour", "river", "winter", "stone", "letter", "garden", "with", "that", "was", "as", "for", "had", "from", "night", "morning", "road", "by"]
+    words = [
+        "the",
+        "of",
+        "and",
+        "to",
+        "in",
+        "harbour",
+        "river",
+        "winter",
+        "stone",
+        "letter",
+        "garden",
+        "with",
+        "that",
+        "was",
+        "as",
+        "for",
+        "had",
+        "from",
+        "night",
+        "morning",
+        "road",
+        "by",
+    ]
     sentences = [" ".join(rng.choice(words) for _ in range(rng.randrange(8, 20))).capitalize() + "." for _ in range(rng.randrange(6, 20))]
     return " ".join(sentences)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from forerun.base.errors import DataError
 from forerun.base.lab import Lab
@@ -116,17 +117,23 @@ def test_leaked_items_are_found_and_attributed_however_they_are_hidden(hide):
     rng = random.Random(4)
     texts = [sentence(rng, 200) for _ in range(50)] + [hide(LEAK, rng)]
     items = pa.table({"id": ["other", "leak"], "text": [sentence(rng, 30), LEAK]})
-    hits = decontaminate.contaminated([str(i) for i in range(51)], pa.array(texts), items, decontaminate.DecontaminateConfig())
+    hits = decontaminate.contaminated([str(i) for i in range(51)], ["s"] * 51, pa.array(texts), items, decontaminate.DecontaminateConfig())
     assert hits.select(["id", "item"]).to_pylist() == [{"id": "50", "item": "leak"}]
 
 
 def test_short_items_match_whole_and_boilerplate_matches_nothing():
     rng = random.Random(5)
     licence = sentence(rng, 40)
-    texts = [f"{licence} {sentence(rng, 20)}" for _ in range(40)] + [f"{sentence(rng, 30)} who wrote the quiet river? {sentence(rng, 30)}"]
+    texts = [f"{licence} {sentence(rng, 20)}" for _ in range(60)] + [f"{sentence(rng, 30)} who wrote the quiet river? {sentence(rng, 30)}"]
     items = pa.table({"id": ["short", "boilerplate"], "text": ["Who wrote the quiet river?", licence]})
-    hits = decontaminate.contaminated([f"{i:02d}" for i in range(41)], pa.array(texts), items, decontaminate.DecontaminateConfig())
-    assert hits["id"].to_pylist() == ["40"]
+    hits = decontaminate.contaminated(
+        [f"{i:02d}" for i in range(61)], [f"s{i % 4}" for i in range(61)], pa.array(texts), items, decontaminate.DecontaminateConfig()
+    )
+    assert hits["id"].to_pylist() == ["60"]
+    one_source = decontaminate.contaminated(
+        [f"{i:02d}" for i in range(61)], ["s"] * 61, pa.array(texts), items, decontaminate.DecontaminateConfig()
+    )
+    assert one_source.num_rows == 61  # copied often, but within one source: a leak
 
 
 def corpus(folder, seed: int = 0):
@@ -184,6 +191,15 @@ def test_unusable_sources_are_named_in_one_line(tmp_path):
     (tmp_path / "cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match="ends or breaks"):
         ingest(SourceFile(name="cut", path=tmp_path / "cut.jsonl.gz"))
+    whole = zstandard.compress(b'{"text": "' + b"long " * 4000 + b'"}\n' * 3)
+    (tmp_path / "cut.jsonl.zst").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match="cut short"):
+        ingest(SourceFile(name="cut", path=tmp_path / "cut.jsonl.zst"))
+    (tmp_path / "two.jsonl.zst").write_bytes(
+        zstandard.compress(b'{"text": "a"}\n') + zstandard.compress(b'{"text": "b"}\n' + b"[" * 100_000 + b"\n")
+    )
+    two = ingest(SourceFile(name="two", path=tmp_path / "two.jsonl.zst"))
+    assert (two.documents["text"].to_pylist(), dict(two.dropped)) == (["a", "b"], {"not_json": 1})
     (tmp_path / "n.jsonl").write_text('{"body": "x"}\n')
     with pytest.raises(DataError, match="no document has a text field"):
         ingest(SourceFile(name="n", path=tmp_path / "n.jsonl"))

@@ -28,7 +28,11 @@ def test_every_console_block_of_the_readme_runs_and_prints_what_it_shows(block, 
         assert command.startswith("forerun ")
         arguments = command.split()[1:]
         run = subprocess.run(
-            [sys.executable, "-c", "from forerun.cli.main import main; main()", *arguments], cwd=tmp_path, capture_output=True, text=True
+            [sys.executable, "-c", "from forerun.cli.main import main; main()", *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert run.returncode == 0, run.stderr
         assert matches(expected, run.stdout), run.stdout
@@ -63,5 +67,13 @@ def test_starting_a_command_imports_neither_jax_nor_arrow():
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     for entry in COMMANDS:
         code = f"import sys, importlib\nimportlib.import_module('forerun.cli.{entry.module}')\nassert not {{'jax', 'pyarrow', 'numba'}} & set(sys.modules)"
-        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         assert run.returncode == 0, f"{entry.name}: {run.stderr[-300:]}"
+
+
+def test_a_misused_command_gives_one_line_and_exit_code_2():
+    for arguments in (["train"], ["plan", "--no-such-option"], ["data", "show"], ["nonsense"], ["verdict", "009"]):
+        code = "from forerun.cli.main import main; main()"
+        run = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+        assert run.returncode == 2, arguments
+        assert run.stderr.count("\n") == 1, run.stderr

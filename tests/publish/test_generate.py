@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +16,9 @@ from forerun.model.config import ModelConfig
 from forerun.model.transformer import RouterState, init_params, next_logits
 from forerun.publish.generate import empty_cache, generate, next_token_logits
 
+PADDED = 24
 CONFIGS = {
-    "recipe": replace(MODEL, window=5, num_layers=4, num_heads=4, num_kv_heads=2),
+    "recipe": replace(MODEL, window=5, num_layers=3, global_every=2, num_heads=4, num_kv_heads=2),
     "dense_first": replace(MODEL, window=5, num_layers=3, num_dense_layers=1, d_dense=48, d_latent=32, tied_embeddings=True),
     "plain": replace(MODEL, window=0, rope_on_global=True, rope_fraction=1.0, short_conv_taps=0, gated_norm_rank=0, head_gate=False,
                      exclusive_attention=False, embedding_norm=False, qk_gain="all_heads", combine="softmax_all", num_shared_experts=0),
@@ -33,11 +35,15 @@ def scrambled(config: ModelConfig, seed: int = 0) -> tuple[dict, jax.Array]:
 
 
 def whole(params: dict, bias: jax.Array, config: ModelConfig, tokens: list[int]) -> np.ndarray:
-    ids = jnp.array([tokens])
-    batch = Batch(
-        tokens=ids, targets=ids, segment_ids=jnp.ones_like(ids), positions=jnp.arange(len(tokens))[None], loss_mask=jnp.ones(ids.shape)
-    )  # type: ignore[arg-type]
-    return np.asarray(next_logits(params, RouterState(bias=bias), batch, config)[0])
+    """Logits after every token; padded behind, which no token sees, so that one compilation serves all lengths."""
+    return np.asarray(padded_logits(params, bias, jnp.array([tokens + [0] * (PADDED - len(tokens))]), config)[0, : len(tokens)])
+
+
+@partial(jax.jit, static_argnames="config")
+def padded_logits(params: dict, bias: jax.Array, ids: jax.Array, config: ModelConfig) -> jax.Array:
+    ones = jnp.ones_like(ids)
+    batch = Batch(tokens=ids, targets=ids, segment_ids=ones, positions=jnp.arange(PADDED)[None], loss_mask=ones.astype(jnp.float32))  # type: ignore[arg-type]
+    return next_logits(params, RouterState(bias=bias), batch, config)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

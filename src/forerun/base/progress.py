@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from types import TracebackType
@@ -39,7 +40,7 @@ class Progress:
         rate = (self._done - self._resumed_at) / elapsed
         left = (self.total - self._done) / rate if rate > 0 else float("nan")
         share = units.percent(self._done / self.total, 0) if self.total else "100%"
-        remaining = f"{units.duration(left)} left" if left == left and self._done < self.total else units.duration(elapsed)
+        remaining = f"{units.duration(left)} left" if math.isfinite(left) and self._done < self.total else units.duration(elapsed)
         text = f"{self.label} {share}  {units.count(rate)} {self.work}/s  {remaining}"
         if self._note:
             text += f"  {self._note}"

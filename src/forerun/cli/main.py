@@ -45,6 +45,24 @@ def run(arguments: list[str]) -> int:
         way_out = f"did you mean `forerun {near[0]}`?" if near else "`forerun --help` lists the commands"
         print(f"error: there is no command {name!r} ({way_out})", file=sys.stderr)
         return BAD_INPUT
-    module = importlib.import_module(f"forerun.cli.{known[name].module}")
-    outcome = module.app(rest, prog_name=f"forerun {name}", standalone_mode=False)
+    return _call(known[name].module, name, rest)
+
+
+def _call(module: str, name: str, arguments: list[str]) -> int:
+    from typer import Abort, Exit
+    from typer._click.exceptions import ClickException, NoArgsIsHelpError  # Typer does not export its base error
+
+    try:
+        app = importlib.import_module(f"forerun.cli.{module}").app
+        outcome = app(arguments, prog_name=f"forerun {name}", standalone_mode=False)
+    except NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return BAD_INPUT
+    except ClickException as error:
+        print(f"error: {error.format_message()} (`forerun {name} --help` shows the options)", file=sys.stderr)
+        return BAD_INPUT
+    except Abort:
+        raise KeyboardInterrupt from None
+    except Exit as leave:
+        return leave.exit_code
     return outcome if isinstance(outcome, int) else 0

@@ -21,6 +21,7 @@ def sample(
     lab: LabOption = HERE,
 ) -> None:
     """Continue a text with the newest checkpoint of a run."""
+    import jax.numpy as jnp
     from tokenizers import Tokenizer
 
     from forerun.base.config import load_json
@@ -39,5 +40,7 @@ def sample(
     if not ids:
         raise DataError("--prompt must hold at least one token, got an empty text", hint="give a word")
     weights = load_weights(place, run, config)
-    new = generate(weights.params, weights.router_bias, config.model, ids, num_tokens=num_tokens, temperature=temperature, seed=seed)
+    new = generate(
+        weights.params, jnp.asarray(weights.router_bias), config.model, ids, num_tokens=num_tokens, temperature=temperature, seed=seed
+    )
     print(tokenizer.decode(ids + list(new)))

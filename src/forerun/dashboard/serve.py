@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 
 from forerun.base.lab import Lab
 from forerun.dashboard.build import build_site
@@ -61,7 +62,7 @@ class _Fresh:
 
 
 class _Guard(BaseHTTPMiddleware):
-    def __init__(self, app: Starlette, fresh: _Fresh) -> None:
+    def __init__(self, app: ASGIApp, fresh: _Fresh) -> None:
         super().__init__(app)
         self._fresh = fresh
 

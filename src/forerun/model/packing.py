@@ -16,15 +16,28 @@ from forerun.model.config import ModelConfig
 class PackedBatch(Protocol):
     """Sequences of documents back to back; any object with these arrays, `loader.batches.Batch` among them."""
 
-    tokens: Int[Array, "B S"]
-    targets: Int[Array, "B S"]
-    """The token after each one, within its document."""
-    segment_ids: Int[Array, "B S"]
-    """Which document of the sequence a token belongs to; 0 is padding."""
-    positions: Int[Array, "B S"]
-    """Place within the document."""
-    loss_mask: Float[Array, "B S"]
-    """1 where the target is predicted."""
+    @property
+    def tokens(self) -> Int[Array, "B S"]: ...
+
+    @property
+    def targets(self) -> Int[Array, "B S"]:
+        """The token after each one, within its document."""
+        ...
+
+    @property
+    def segment_ids(self) -> Int[Array, "B S"]:
+        """Which document of the sequence a token belongs to; 0 is padding."""
+        ...
+
+    @property
+    def positions(self) -> Int[Array, "B S"]:
+        """Place within the document."""
+        ...
+
+    @property
+    def loss_mask(self) -> Float[Array, "B S"]:
+        """1 where the target is predicted."""
+        ...
 
 
 class Packing(NamedTuple):

@@ -61,13 +61,13 @@ def build(config: OptimConfig, num_steps: int) -> optax.GradientTransformation:
             momentum[name] = config.momentum * state.momentum[name] + grads[name]
         directions = orthogonal_directions([grads[name] + config.momentum * momentum[name] for name in muon], config.newton_schulz_steps)
         for name, direction in zip(muon, directions):
-            new[name] = _muon_moved(config, name, leaves[name], direction, state, config.muonh_learning_rate * factor)
+            new[name] = _muon_moved(config, name, leaves[name], direction, state, jnp.asarray(config.muonh_learning_rate * factor))
         for name in leaves:
             if rules[name] == "muonh":
                 continue
             direction, momentum[name], second[name] = _adam_direction(config, grads[name], state, name, count)
             if rules[name] == "adamh" and config.recipe == "muonh":
-                eta = config.muonh_learning_rate * factor
+                eta = jnp.asarray(config.muonh_learning_rate * factor)
                 new[name] = sphere_step(leaves[name], direction, state.radius[name], eta, _axes(config, name, leaves[name]))
             else:
                 new[name] = leaves[name] - config.adam_learning_rate * factor * direction
@@ -81,7 +81,7 @@ def build(config: OptimConfig, num_steps: int) -> optax.GradientTransformation:
         in_order = {name: momentum[name] for name in leaves}
         return updates, OptimState(count, in_order, {name: second[name] for name in state.second}, state.radius)
 
-    return optax.GradientTransformation(init, update)
+    return optax.GradientTransformation(init, update)  # pyright: ignore[reportArgumentType]  optax allows params=None, norms need them
 
 
 def _rule(config: OptimConfig, name: str) -> Rule:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import optax
 
 from forerun.optim.config import ScheduleConfig
@@ -19,7 +20,7 @@ def schedule(config: ScheduleConfig, num_steps: int) -> optax.Schedule:
     if config.planned_steps:
         planned = schedule(replace(config, planned_steps=0, reaimed_at_step=0), config.planned_steps)
         begin = config.reaimed_at_step
-        fall = optax.linear_schedule(float(planned(begin)), config.final_fraction, max(1, num_steps - begin))
+        fall = optax.linear_schedule(float(np.asarray(planned(begin))), config.final_fraction, max(1, num_steps - begin))
         return optax.join_schedules([planned, fall], [begin])
     warmup = max(1, round(config.warmup_fraction * num_steps))
     rest = max(1, num_steps - warmup)

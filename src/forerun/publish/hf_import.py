@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from forerun.base.errors import DataError
 from forerun.model.config import ModelConfig
 
-KINDS = ("olmoe", "mixtral", "qwen3_moe")
+QK_GAIN: dict[str, Literal["none", "per_head", "all_heads"]] = {"mixtral": "none", "qwen3_moe": "per_head", "olmoe": "all_heads"}
+KINDS = tuple(QK_GAIN)
 
 
 def import_hf(folder: Path) -> tuple[ModelConfig, dict[str, Any]]:
@@ -62,7 +63,7 @@ def config_of(settings: dict[str, Any], *, where: str) -> ModelConfig:
         rope_fraction=1.0,
         rope_on_global=True,
         qk_norm=kind != "mixtral",
-        qk_gain={"mixtral": "none", "qwen3_moe": "per_head", "olmoe": "all_heads"}[kind],
+        qk_gain=QK_GAIN[kind],
         qk_mult=1.0,
         exclusive_attention=False,
         head_gate=False,

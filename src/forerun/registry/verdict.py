@@ -81,9 +81,9 @@ def judge(lab: Lab, registration: Registration, run_dir: Path) -> Verdict:
     outcome = last if last is not None and math.isfinite(last) else None
     deviations = _deviations(lab, registration, record)
     stopped_by = tuple(rule.text for rule in promise.stop_rules() if rule.judge(history).holds)
-    finished = done >= 1 and outcome is not None
-    success = promise.success_rule().judge(history).holds if finished else None
-    if not finished and (stopped_by or (done >= 1 and last is not None)):
+    scored = outcome if done >= 1 else None
+    success = promise.success_rule().judge(history).holds if scored is not None else None
+    if scored is None and (stopped_by or (done >= 1 and last is not None)):
         success = False  # its own rule ended it, or its last value is no number
     answer: Answer = "undecided"
     if deviations:
@@ -99,10 +99,10 @@ def judge(lab: Lab, registration: Registration, run_dir: Path) -> Verdict:
         fraction_done=min(done, 1.0),
         outcome=outcome,
         success=success,
-        inside50=prediction.low50 <= outcome <= prediction.high50 if finished else None,
-        inside90=prediction.low90 <= outcome <= prediction.high90 if finished else None,
-        signed_error=outcome - prediction.point if finished else None,
-        interval_score90=interval_score(prediction, outcome) if finished else None,
+        inside50=prediction.low50 <= scored <= prediction.high50 if scored is not None else None,
+        inside90=prediction.low90 <= scored <= prediction.high90 if scored is not None else None,
+        signed_error=scored - prediction.point if scored is not None else None,
+        interval_score90=interval_score(prediction, scored) if scored is not None else None,
         stopped_by=stopped_by,
         deviations=deviations,
         words=_words(promise, answer, outcome, done, deviations, stopped_by),

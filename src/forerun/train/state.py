@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,6 @@ def init_state(config: RunConfig) -> TrainState:
     def make() -> TrainState:
         params = init_params(config.model, jax.random.key(config.train.seed), config.train.layer_loop)
         zero = jnp.zeros((), jnp.int32)
-        return TrainState(zero, params, optimizer_of(config).init(params), init_router_state(config.model), zero)
+        return TrainState(zero, params, cast(OptimState, optimizer_of(config).init(params)), init_router_state(config.model), zero)
 
     return jax.jit(make)()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from forerun.loader.batches import Batch
 from forerun.model.transformer import Aux, RouterState, loss
+from forerun.optim.build import OptimState
 from forerun.optim.groups import row_of
 from forerun.optim.paths import named_leaves
 from forerun.parallel.local import run_experts
@@ -71,7 +72,7 @@ def build_step(config: RunConfig) -> Step:
         moved = (params, optim, aux.router_state)
         if skip:
             moved = jax.tree.map(lambda new, old: jnp.where(good, new, old), moved, (state.params, state.optim, state.router))
-        new = TrainState(state.step + 1, *moved, state.num_skipped + (1 - good.astype(jnp.int32)))
+        new = TrainState(state.step + 1, moved[0], cast(OptimState, moved[1]), moved[2], state.num_skipped + (1 - good.astype(jnp.int32)))
         report = StepReport(
             nats_sum=aux.nats_sum,
             z_sum=aux.z_sum,

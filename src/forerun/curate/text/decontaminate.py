@@ -27,8 +27,10 @@ class DecontaminateConfig:
     """Words per gram."""
     threshold: float = 0.5
     """Least share of an item's grams, or of the document's, that must be shared."""
-    boilerplate_documents: int = 20
-    """Grams in this many training documents or more do not count."""
+    boilerplate_documents: int = 50
+    """Grams in this many training documents or more, of `boilerplate_sources` or more sources, do not count."""
+    boilerplate_sources: int = 3
+    """A leak copied within one or two sources stays a leak."""
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
@@ -48,15 +50,19 @@ SCHEMA = pa.schema(
 )
 
 
-def contaminated(ids: list[str], texts: pa.ChunkedArray | pa.Array, items: pa.Table, config: DecontaminateConfig) -> pa.Table:
+def contaminated(
+    ids: list[str], sources: list[str], texts: pa.ChunkedArray | pa.Array, items: pa.Table, config: DecontaminateConfig
+) -> pa.Table:
     """One row per contaminated document with the item it hits most, in order of id.
 
     Args:
+        sources: of each document.
         items: `id`, `text` of evaluation texts and held-out documents.
     """
     words, starts = word_hashes(texts)
     item_ids = items["id"].to_pylist()
     rows: dict[str, tuple] = {}
+    source_of = np.unique(np.array(sources, dtype=object).astype(str), return_inverse=True)[1]
     item_words, item_starts = word_hashes(items["text"])
     lengths = np.diff(item_starts)
     sizes = [config.gram_words, *sorted({int(n) for n in lengths if SHORTEST_ITEM_WORDS <= n < config.gram_words})]
@@ -65,7 +71,7 @@ def contaminated(ids: list[str], texts: pa.ChunkedArray | pa.Array, items: pa.Ta
         if not len(chosen):
             continue
         grams, gram_item = _item_grams(item_words, item_starts, chosen, size)
-        for document, row in _matches(words, starts, grams, gram_item, size, config).items():
+        for document, row in _matches(words, starts, source_of, grams, gram_item, size, config).items():
             known = rows.get(ids[document])
             if known is None or (row[1], row[2]) > (known[1], known[2]):
                 rows[ids[document]] = (item_ids[row[0]], *row[1:])
@@ -85,6 +91,7 @@ def _item_grams(
 def _matches(
     words: NDArray[np.uint64],
     starts: NDArray[np.int64],
+    source_of: NDArray[np.int64],
     grams: NDArray[np.uint64],
     gram_item: NDArray[np.int64],
     size: int,
@@ -96,7 +103,10 @@ def _matches(
     hit = np.flatnonzero(sorted_grams[place] == document_grams)
     document = np.searchsorted(document_starts, hit, side="right") - 1
     pairs = np.unique(np.stack([document, place[hit]], 1), axis=0)
-    common = np.bincount(pairs[:, 1], minlength=len(sorted_grams)) >= config.boilerplate_documents
+    in_documents = np.bincount(pairs[:, 1], minlength=len(sorted_grams))
+    per_source = np.unique(np.stack([source_of[pairs[:, 0]], pairs[:, 1]], 1), axis=0)
+    in_sources = np.bincount(per_source[:, 1], minlength=len(sorted_grams))
+    common = (in_documents >= config.boilerplate_documents) & (in_sources >= config.boilerplate_sources)
     pairs = pairs[~common[pairs[:, 1]]]
     keep = ~common[np.searchsorted(sorted_grams, grams)]
     grams, gram_item = grams[keep], gram_item[keep]

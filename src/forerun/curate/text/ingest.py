@@ -148,7 +148,7 @@ def _one(line: bytes, number: str) -> tuple[str, str | _Problem]:
         record: Any = json.loads(line)
     except UnicodeDecodeError:
         return number, _Problem("not_utf8")
-    except ValueError:
+    except (ValueError, RecursionError):
         return number, _Problem("not_json")
     if not isinstance(record, dict) or not isinstance(record.get("text"), str):
         return number, _Problem("no_text_field")
@@ -162,5 +162,23 @@ def _opened(path: Path) -> io.BufferedIOBase:
     if path.suffix == ".gz":
         return gzip.open(path, "rb")  # type: ignore[return-value]
     if path.suffix == ".zst":
-        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(path.open("rb"), closefd=True))  # type: ignore[arg-type]
+        _require_whole_frames(path)
+        reader = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True, closefd=True)
+        return io.BufferedReader(reader)  # type: ignore[arg-type]
     return path.open("rb")
+
+
+def _require_whole_frames(path: Path) -> None:
+    """zstandard's reader ends silently where a file was cut; a cut file must not read as a shorter one. Raises: EOFError."""
+    with path.open("rb") as file:
+        pieces = iter(lambda: file.read(1 << 20), b"")
+        piece = next(pieces, b"")
+        while piece:
+            frame = zstandard.ZstdDecompressor().decompressobj()
+            frame.decompress(piece)
+            while not frame.eof:
+                piece = next(pieces, b"")
+                if not piece:
+                    raise EOFError("the last zstd frame is cut short")
+                frame.decompress(piece)
+            piece = frame.unused_data or next(pieces, b"")

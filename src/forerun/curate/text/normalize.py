@@ -8,7 +8,7 @@ import pyarrow as pa
 import xxhash
 
 MAX_WHITESPACE_RUN = 128  # derived: longest run the Llama tokenizer folds into one token, so cutting there loses nothing
-_RUN = re.compile(r"(\s)\1{%d,}|\s{%d,}" % (MAX_WHITESPACE_RUN, MAX_WHITESPACE_RUN + 1))
+_RUN = re.compile(rf"(\s)\1{{{MAX_WHITESPACE_RUN},}}|\s{{{MAX_WHITESPACE_RUN + 1},}}")
 
 
 def normalize(documents: pa.Table) -> tuple[pa.Table, int]:

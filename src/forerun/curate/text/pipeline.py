@@ -29,7 +29,7 @@ from forerun.curate.text.normalize import normalize
 from forerun.curate.text.words import ngram_hashes, word_hashes
 from forerun.loader.manifest import Source, Step
 
-VERSION = 1  # raised whenever a stage here would decide otherwise for the same parameters
+VERSION = 2  # raised whenever a stage here would decide otherwise for the same parameters
 PARTITION_BYTES = 16 << 20  # assumed: small enough to work on a few at once in little memory
 
 
@@ -192,7 +192,7 @@ def _contaminated(table: pa.Table, evals: pa.Table | None, config: TextConfig) -
     if evals is not None:
         items = pa.concat_tables([items, evals.select(["id", "text"]).cast(items.schema)])
     train = table.filter(pc.invert(held))
-    return decontaminate.contaminated(train["id"].to_pylist(), train["text"], items, config.decontaminate)
+    return decontaminate.contaminated(train["id"].to_pylist(), train["source"].to_pylist(), train["text"], items, config.decontaminate)
 
 
 def _without(table: pa.Table, rows: pa.Table) -> pa.Table:

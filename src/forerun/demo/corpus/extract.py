@@ -69,7 +69,7 @@ def _docstrings(archive: zipfile.ZipFile, suffixes: tuple[str, ...]) -> Iterator
             continue
         parts = []
         for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 doc = ast.get_docstring(node)
                 if doc and len(doc) >= MIN_DOCSTRING:
                     parts.append((getattr(node, "lineno", 0), getattr(node, "name", ""), doc))
