@@ -1,5 +1,5 @@
 # Two commands are enough: `make demo` and `make test`. Both make .venv from pinned requirements first.
-.PHONY: setup setup-dev demo test test-browser bench bench-train bench-data lock
+.PHONY: setup setup-dev demo test bench lock
 VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime-installed
@@ -29,15 +29,10 @@ demo: $(RUNTIME)
 test: $(DEV)
 	@$(BIN)/python -m pytest $(ARGS)
 
-test-browser: $(DEV)
-	@tools/install-browser
-	@$(BIN)/python -m pytest -m browser $(ARGS)
-
-bench: bench-train bench-data
-bench-train: $(DEV)
-	@$(BIN)/python benchmarks/train/run.py
-bench-data: $(DEV)
-	@$(BIN)/python benchmarks/data/run.py
+# Benchmarks install their peers in environments of their own; each prints ratios measured in one run.
+bench: $(DEV)
+	@$(BIN)/forerun bench forecast
+	@$(BIN)/python benchmarks/record/journal.py
 
 lock: $(DEV)
 	@tools/lock
