@@ -229,3 +229,37 @@ def test_a_verdict_is_chained_once(tmp_path):
     assert record_verdict(lab, verdict) is not None
     assert record_verdict(lab, verdict) is None
     assert [entry.kind for entry in ledger.read(lab)] == ["promise", "verdict"]
+
+
+def test_a_hand_edited_run_json_cannot_make_an_unregistered_run_look_registered(tmp_path):
+    lab = Lab(tmp_path)
+    start_run(lab.run("r"), num_steps=1, unregistered=True)
+    with Journal(lab.run("r")) as journal:
+        journal.event("start", 0, registration_id=None)
+    registration = promised(lab)
+    info = json.loads((lab.run("r") / "run.json").read_bytes()) | {"created": time.time() + 5}
+    (lab.run("r") / "run.json").write_text(json.dumps(info | {"registration_id": registration.id}))
+    assert "marked unregistered" in " ".join(verifier.verify(tmp_path)[1])
+    (lab.run("r") / "run.json").write_text(json.dumps(info | {"registration_id": registration.id, "unregistered": False}))
+    assert "another promise than its journal" in " ".join(verifier.verify(tmp_path)[1])
+
+
+def test_lines_cut_off_the_end_are_missed(tmp_path):
+    lab = Lab(tmp_path)
+    promised(lab)
+    close(lab, "001", "abandoned")
+    lines = lab.ledger.read_bytes().splitlines(keepends=True)
+    lab.ledger.write_bytes(lines[0])
+    assert "lines are missing" in verifier.verify(tmp_path)[1][0]
+    with pytest.raises(CheckFailed, match="says 2"):
+        ledger.read(lab)
+    lab.ledger.write_bytes(b"".join(lines))
+    ledger.head_path(lab).write_bytes(json.dumps({"lines": 1, "digest": "0" * 64}).encode())
+    assert verifier.verify(tmp_path)[1]
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "stopped", "crashed", "abandoned", "inconclusive"])
+def test_every_closing_state_is_reachable_and_keeps_the_fraction_of_the_record(tmp_path, outcome):
+    lab = Lab(tmp_path)
+    run(lab, promised(lab), [4.0, 3.9], num_steps=8)
+    assert close(lab, "001", outcome).body["fraction_done"] == 0.25

@@ -244,10 +244,19 @@ class _Run:
 
 
 def _declared_change(lab: Lab, run_id: str, registration: Registration | None, config_digest: str) -> str:
-    """What an amendment says of a config that differs from the one the run had so far; empty for a plain start or restart."""
-    if registration is None or not (lab.run(run_id) / "run.json").exists() or load_run(lab.run(run_id)).config_digest == config_digest:
+    """What an amendment says of a config that differs from the one the run had so far; empty for a plain start or restart.
+
+    Raises: ConfigError when the run was started under another promise: a run is registered, or not, for ever.
+    """
+    if not (lab.run(run_id) / "run.json").exists():
         return ""
-    return registration.change
+    info = load_run(lab.run(run_id))
+    if info.registration_id != (registration.id if registration else None):
+        raise ConfigError(
+            f"run {run_id!r} was started under {info.registration_id or 'no promise'} and goes on that way only",
+            hint="start another run with --run-id",
+        )
+    return registration.change if registration and info.config_digest != config_digest else ""
 
 
 def _moments(config: RunConfig, every_fraction: float) -> frozenset[int]:
