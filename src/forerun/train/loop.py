@@ -15,6 +15,7 @@ from forerun.base.errors import CheckFailed, ConfigError, StorageError
 from forerun.base.files import write_json
 from forerun.base.lab import Lab
 from forerun.base.progress import Progress
+from forerun.kernels.host_memory import keep_heap_between_steps
 from forerun.loader.batches import Batches
 from forerun.loader.prefetch import Fetched, Prefetcher
 from forerun.loader.store import TokenStore, open_store
@@ -85,6 +86,7 @@ def train(
     """
     began = time.perf_counter()
     _check_devices(config)
+    keep_heap_between_steps()
     jax.config.update("jax_compilation_cache_dir", str(lab.root / "cache" / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
