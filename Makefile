@@ -27,7 +27,7 @@ demo: $(RUNTIME)
 	@$(BIN)/forerun demo $(ARGS)
 
 test: $(DEV)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n auto $(ARGS)
 
 # Benchmarks install their peers in environments of their own; each prints ratios measured in one run.
 bench: $(DEV)
