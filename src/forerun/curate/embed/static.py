@@ -7,7 +7,7 @@ The default table is wordllama's (256 dimensions, MIT), read from the installed 
 
 from __future__ import annotations
 
-import importlib.resources
+import importlib.util
 import json
 from pathlib import Path
 
@@ -85,10 +85,10 @@ def wordllama_encoder() -> StaticEncoder:
     """The table and tokenizer inside the wordllama package. Raises: ConfigError when the package is missing or differs."""
     from safetensors.numpy import load_file
 
-    try:
-        folder = Path(str(importlib.resources.files("wordllama")))
-    except ModuleNotFoundError:
-        raise ConfigError("embed.encoder 'wordllama' needs the wordllama package", hint="pip install wordllama, or use 'tfidf'") from None
+    spec = importlib.util.find_spec("wordllama")  # found, not imported: importing it turns on logging for the whole process
+    if spec is None or not spec.submodule_search_locations:
+        raise ConfigError("embed.encoder 'wordllama' needs the wordllama package", hint="pip install wordllama, or use 'tfidf'")
+    folder = Path(spec.submodule_search_locations[0])
     table = folder / "weights" / "l2_supercat_256.safetensors"
     tokenizer = folder / "tokenizers" / "l2_supercat_tokenizer_config.json"
     vectors = load_file(str(table))["embedding.weight"].astype(np.float32)
