@@ -11,10 +11,10 @@ from forerun.base.lab import Lab
 from forerun.dashboard.build import build_site
 from forerun.dashboard.figure import Band, Figure, Line
 from forerun.dashboard.html import Markup, tag, text
-from forerun.dashboard.pages import wilson
 from forerun.dashboard.serve import application
 from forerun.record.journal import Journal
 from forerun.record.run import start_run
+from forerun.registry.calibration import wilson
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\u202eabc\x07"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +13,7 @@ from forerun.dashboard.html import Markup, table, tag
 from forerun.dashboard.lab_files import LabFiles, Promise
 from forerun.dashboard.page import paragraph, state
 from forerun.dashboard.run_page import EVAL, summary_row
+from forerun.registry.calibration import wilson
 
 
 def front(files: LabFiles) -> list[Markup]:
@@ -66,14 +66,6 @@ def _calibration(files: LabFiles) -> str:
     hits = sum(verdict["inside90"] for verdict in scored)
     low, high = wilson(hits, len(scored))
     return f"Of {len(scored)} confirmatory 90% intervals {hits} held ({low:.0%} to {high:.0%} at 95% confidence)."
-
-
-def wilson(hits: int, total: int, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's 95% interval of a share (Wilson 1927)."""
-    share, spread = hits / total, z * z / total
-    centre = (share + spread / 2) / (1 + spread)
-    half = z * math.sqrt(share * (1 - share) / total + spread / total / 4) / (1 + spread)
-    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def promises(files: LabFiles) -> list[Markup]:
