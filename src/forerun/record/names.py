@@ -40,6 +40,25 @@ TABLE: tuple[tuple[str, str, float], ...] = (
     ("grad_norm_total", "grad_norm", 1.0),
     ("moe_drop_fraction", "drop_fraction", 1.0),
     ("train/ce_loss", "loss_nats", 1.0),
+    ("train/CrossEntropyLoss", "loss_nats", 1.0),  # OLMo
+    ("eval/*/CrossEntropyLoss", "eval/*/loss_nats", 1.0),
+    ("optim/total_grad_norm", "grad_norm", 1.0),
+    ("optim/grad/total_norm", "grad_norm", 1.0),
+    ("optim/learning_rate_group0", "learning_rate", 1.0),
+    ("throughput/device/tokens_per_second", "tokens_per_second", 1.0),
+    ("loss_metrics/global_avg_loss", "loss_nats", 1.0),  # torchtitan
+    ("validation_metrics/loss", "eval/macro_loss_nats", 1.0),
+    ("throughput(tps)", "tokens_per_second", 1.0),
+    ("mfu(%)", "mfu", 0.01),
+    ("lm loss", "loss_nats", 1.0),  # Megatron-LM
+    ("lm loss validation", "eval/macro_loss_nats", 1.0),
+    ("grad-norm", "grad_norm", 1.0),
+    ("learning-rate", "learning_rate", 1.0),
+    ("iteration-time", "step_time_s", 1.0),
+    ("train/lm_loss", "loss_nats", 1.0),  # GPT-NeoX
+    ("validation/lm_loss", "eval/macro_loss_nats", 1.0),
+    ("train/lr", "learning_rate", 1.0),
+    ("train/mfu", "mfu", 1.0),
     ("train_loss", "loss_nats", 1.0),
     ("loss", "loss_nats", 1.0),
     ("train/grad_norm", "grad_norm", 1.0),

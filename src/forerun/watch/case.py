@@ -21,6 +21,8 @@ LOSS = "loss_nats"
 EVAL_LOSS = "eval/macro_loss_nats"
 ENDINGS = ("end", "finished", "stopped", "crash", "crashed", "stalled")
 """Events after which a run writes no more, until the next `start`; our trainer's words and those of foreign trackers."""
+BROKEN = ("crash", "crashed", "stalled")
+"""The endings nobody wanted."""
 MEMORY_FRACTION = 0.15  # assumed: share of the run for which an alarm that is over stays in the verdict; three evaluations at 5%
 
 
@@ -77,6 +79,13 @@ class Case:
         kinds = [event["kind"] for event in self.record.events() if event["kind"] in ("start", *ENDINGS)]
         ended = bool(kinds) and kinds[-1] != "start"
         return ended or (self.num_steps > 0 and self.last_step >= self.num_steps - 1)
+
+    @cached_property
+    def broken_off(self) -> dict[str, Any] | None:
+        """The event that ended the run before its planned end; None when it goes on, was stopped on purpose or is complete."""
+        kinds = [event for event in self.record.events() if event["kind"] in ("start", *ENDINGS)]
+        complete = self.num_steps > 0 and self.last_step >= self.num_steps - 1
+        return kinds[-1] if kinds and kinds[-1]["kind"] in BROKEN and not complete else None
 
     @cached_property
     def saves(self) -> list[tuple[int, float]]:

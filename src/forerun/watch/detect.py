@@ -22,6 +22,8 @@ FAST, SLOW = 0.02, 0.002  # measured: docs/design/0071; +1% at 1.2% noise is fou
 MODEL_SD = (
     5e-4  # measured: a healthy residual bends about a straight line by this much (docs/design/0071); smaller departures are the model's
 )
+SPIKE_SD = 0.003  # assumed: relative; a loss 1% off for three steps is not worth an alarm, however smooth the curve (public curves are)
+COUNTED_ROWS = 20_000  # derived: rows of the replayed runs on which the limits were set; beyond them a limit has to grow
 WARMUP_ROWS = 2500  # derived: five memories of the slow average
 MEDIAN_ROWS = 500  # assumed: enough for a robust spread good to 5%
 TILE = 64  # derived: rows a matrix product averages at once
@@ -93,6 +95,16 @@ def ewma(value: np.ndarray, weight: float) -> np.ndarray:
         mean[index] += carried * fade
         carried = mean[index, -1]
     return mean.ravel()[:size]
+
+
+def spent(limit: float, row: np.ndarray, counted: int = COUNTED_ROWS) -> np.ndarray:
+    """What to multiply scores by so that one limit holds over a run of any length; 1 up to `counted` rows.
+
+    With r = row / counted the limit's square grows by 2 ln(r (1 + 2 log2 r)^2): under a normal tail all rows beyond `counted`, however
+    many, then alarm at most ln(2) / 2 = 0.35 times as often as those before (the sum of what is spent at r is 1 / (r (1 + 2 log2 r)^2)).
+    """
+    r = np.maximum(row / counted, 1.0)
+    return limit / np.sqrt(limit**2 + 2 * np.log(r * (1 + 2 * np.log2(r)) ** 2))
 
 
 def three_in_a_row(distance: np.ndarray) -> np.ndarray:

@@ -164,8 +164,6 @@ def _lineage(case: Case, alarms: Mapping[str, Finding], seen: Mapping[str, str])
     segments = case.record.info.segments
     if len(segments) > 1:
         found["restarted"] = f"segment {len(segments)} began at step {segments[-1].first_step:,}"
-        if segments[-1].first_step == 0 and not segments[-1].changed:
-            found["restart_from_zero"] = "the last segment began at step 0 though the run had got further"
     if "train_level_moved" in seen:
         step = min(alarms[rule].step for rule in ("loss_shift", "loss_drift") if rule in alarms)
         near = [change for change in case.changes if abs(change.first_step - step) <= max(NEAR_FRACTION * case.last_step, 50)]

@@ -230,6 +230,44 @@ def wrong_schedule(run: Run, at: int, rng: np.random.Generator) -> None:
     run.rows["param_norm/routed"] *= 1 + 0.1 * np.clip((run.step - at) / 1000, 0, 1)
 
 
+def restart_from_zero(run: Run, at: int, rng: np.random.Generator) -> int:
+    """A relaunch finds no checkpoint and begins at the first step; what came after is logged no more."""
+    later = float(run.time[at - 1]) + 600
+    run.segments.append(replace(run.segments[0], first_step=1, time=later))
+    run.events[:] = [{"kind": "rewound", "step": 1, "time": later, "from_step": at}]
+    run.last_step = max(run.num_steps // 50, 1)
+    return 1
+
+
+def crash(run: Run, at: int, rng: np.random.Generator) -> None:
+    """The run ends right after an evaluation; nothing says why."""
+    _stop(run, at)
+    run.events.append(_event(run, at, "crashed"))
+
+
+def out_of_memory(run: Run, at: int, rng: np.random.Generator) -> None:
+    """A host runs out of memory while a checkpoint is written."""
+    _stop(run, at)
+    run.events.append(_event(run, at, "error", message="task 8: host out of memory in serialization"))
+    run.events.append(_event(run, at, "error", message="heartbeat timed out, shutting down", phase="teardown"))
+    run.events.append(_event(run, at, "crashed"))
+
+
+def evicted(run: Run, at: int, rng: np.random.Generator) -> None:
+    """The scheduler takes a node away; the whole gang is requeued."""
+    _stop(run, at)
+    run.events.append(_event(run, at, "error", message="task 16 deleted: NoExecute taint on its node"))
+    run.now = float(run.time[at - 1]) + 1200
+
+
+def start_fails(run: Run, at: int, rng: np.random.Generator) -> None:
+    """Restarts do not get through: ranks time out while they register, the tracker does not come up."""
+    _stop(run, at)
+    for message in ("RegisterTask timed out", "tracker init fails", "RegisterTask timed out"):
+        run.events.append(_event(run, at, "startup_failed", message=message))
+    run.now = float(run.time[at - 1]) + 7200
+
+
 INCIDENTS: tuple[Incident, ...] = (
     Incident(name="+1% step", plant=step_up, causes=("something real changed", "data became"), within=60),
     Incident(name="2% drift over 4,000 steps", plant=drift, causes=("learning has stopped", "something real changed"), within=1000),
@@ -260,6 +298,11 @@ INCIDENTS: tuple[Incident, ...] = (
     Incident(name="record frozen", plant=frozen_series, causes=(), within=0, clean_telemetry=False),
     Incident(name="evaluation renamed", plant=renamed_series, causes=(), within=0, clean_telemetry=False),
     Incident(name="gap in time", plant=time_gap, causes=("long stop", "out of memory"), within=0, passing=True),
+    Incident(name="restart from zero", plant=restart_from_zero, causes=("restarted from scratch",), within=0),
+    Incident(name="crash, not stated", plant=crash, causes=("unknown cause",), within=0),
+    Incident(name="out of memory at a save", plant=out_of_memory, causes=("out of memory",), within=0),
+    Incident(name="evicted", plant=evicted, causes=("evicted",), within=0, live=True, clean_telemetry=False),
+    Incident(name="start fails", plant=start_fails, causes=("unknown cause",), within=0, live=True, clean_telemetry=False),
     Incident(name="slower", plant=slowdown, causes=("slower devices",), within=0),
 )
 

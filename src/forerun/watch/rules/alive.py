@@ -17,6 +17,10 @@ STALLED_S = 900.0  # measured: the same run's watchdog kills after 900 s without
 
 def heartbeat(case: Case) -> list[Finding]:
     """Does every rank still report, and do steps still come?"""
+    if case.broken_off:
+        reason = str(case.broken_off.get("message") or case.broken_off.get("reason") or "")
+        words = f"ended by {case.broken_off['kind']} at step {case.last_step:,}" + (f" of {case.num_steps:,}" if case.num_steps else "")
+        return [_finding(case, "off_course", words + (f": {reason}" if reason else ""))]
     if case.now is None or case.finished:
         return [_finding(case, "on_course", "the run has ended" if case.finished else "judged afterwards, nothing can be late")]
     beats = _last_beats(case)

@@ -12,6 +12,7 @@ from forerun.watch.rules.loss import FIRST_FRACTION
 MIN_EVALS = 6  # assumed: earlier evaluations that make a line and its scatter
 LEAST_NOISE = 0.0016  # measured: relative scatter of a 535B run's macro loss about a smooth trend; smaller runs scatter as much
 IN_A_ROW = 2  # assumed: one evaluation outside is noise or its own fault; the next one decides
+COUNTED_EVALS = 20  # derived: evaluations of the replayed runs on which the limit was set
 ALONE = 4.0  # assumed: times the others' move that make it one domain's matter
 
 
@@ -42,6 +43,7 @@ def eval_shift(case: Case) -> list[Finding]:
             )
         ]
     limit = case.limits["eval_shift"]
+    score = score * detect.spent(limit.limit, np.arange(len(step)), COUNTED_EVALS)
     outside = np.where(np.abs(score) > limit.limit, np.sign(score), 0)
     rows = [row for row in range(1, len(step)) if outside[row] and outside[row] == outside[row - 1] and case.recent(int(step[row]))]
     late_rows = [row for row in range(1, len(step)) if case.recent(int(step[row])) and score[row] * score[row - 1] > 0]

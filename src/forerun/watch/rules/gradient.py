@@ -27,8 +27,8 @@ def grad_spike(case: Case) -> list[Finding]:
             continue
         step, value = series.step[late], np.log(series.value[late])
         baseline = detect.baseline_of(np.log(step), value, from_row=case.first_row_needed(step))
-        score = detect.three_in_a_row(detect.standardised(value, baseline))
         limit = case.limits["grad_spike"]
+        score = detect.three_in_a_row(detect.standardised(value, baseline)) * detect.spent(limit.limit, np.arange(len(step)))
         alarms = np.flatnonzero(score > limit.limit)
         current = alarms[step[alarms] >= case.recent_from]
         row = current[0] if len(current) else len(step) - 1

@@ -7,10 +7,11 @@ import numpy as np
 from forerun.base import units
 from forerun.record.series import Series
 from forerun.watch import detect
-from forerun.watch.case import Case
+from forerun.watch.case import Case, finite
 from forerun.watch.report import Finding
 
 NUM_IN_A_ROW = 3  # assumed: evaluations outside before the level alarms; one noisy evaluation does not
+RATE_MOVED = 0.02  # assumed: natural log by which the learning rate leaves its line before the loss may be expected to follow
 FIRST_FRACTION = 0.05  # derived: forecasts start at 5% of training, and so do the detectors
 
 
@@ -95,11 +96,31 @@ def course_scores(series: Series, case: Case) -> dict[str, np.ndarray]:
     residual = np.log(series.value[late]) - forecast
     baseline = detect.baseline_of(np.log(step), residual, from_row=case.first_row_needed(step))
     distance = detect.standardised(residual, baseline)
-    scores["loss_shift"][late] = detect.ewma_score(distance, baseline, detect.FAST)
-    scores["loss_drift"][late] = detect.ewma_score(distance, baseline, detect.SLOW)
-    scores["loss_spike"][late] = detect.three_in_a_row(distance)
+    found = {
+        "loss_shift": detect.ewma_score(distance, baseline, detect.FAST),
+        "loss_drift": detect.ewma_score(distance, baseline, detect.SLOW),
+        "loss_spike": detect.three_in_a_row(distance / np.sqrt(1 + baseline.line_sd**2 + (detect.SPIKE_SD / baseline.scale) ** 2)),
+    }
+    planned = _planned(case, step)
+    for name, score in found.items():
+        counted = np.nan_to_num(score) * detect.spent(case.limits[name].limit, np.arange(len(step)))
+        scores[name][late] = np.where(np.sign(planned) == np.sign(counted), 0.0, counted)
     expected[late] = np.exp(baseline.expected + forecast)
     return {**scores, "expected": expected}
+
+
+def _planned(case: Case, step: np.ndarray) -> np.ndarray:
+    """Per row -1 or +1 where the learning rate left its own course downwards or upwards, and the loss is bound to follow; else 0.
+
+    With a forecast the schedule is in the band, and a loss that moves is an alarm; a schedule that is wrong is another rule's alarm.
+    """
+    rate = finite(case.record.series("learning_rate"))
+    rate = Series(rate.step[rate.value > 0], rate.value[rate.value > 0], rate.time[rate.value > 0])
+    if case.band is not None or len(rate) < detect.MIN_ROWS or not len(step):
+        return np.zeros(len(step))
+    value = np.interp(step, rate.step.astype(float), np.log(rate.value))
+    away = np.nan_to_num(value - detect.baseline_of(np.log(step), value, from_row=case.first_row_needed(step)).expected)
+    return np.where(np.abs(away) > RATE_MOVED, np.sign(away), 0.0)
 
 
 def _forecast_through(case: Case, step: np.ndarray) -> np.ndarray:

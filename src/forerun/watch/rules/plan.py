@@ -8,6 +8,7 @@ from forerun.base.config import digest_of
 from forerun.watch.case import Case, finite
 from forerun.watch.report import Finding
 
+FROM_ZERO = 0.01  # assumed: of the steps reached before; a tracker's first row is seldom step 0
 SCHEDULE_TOLERANCE = 0.02  # assumed: one step of counting difference in a 100-step warm-up is 1%
 
 
@@ -61,7 +62,21 @@ def config(case: Case) -> list[Finding]:
 
 
 def segments(case: Case) -> list[Finding]:
-    """Which declared changes widen the band."""
+    """Which declared changes widen the band, and whether a restart lost what was trained before."""
+    lost = _from_zero(case)
+    if lost:
+        return [
+            Finding(
+                rule="segments",
+                state="off_course",
+                value=float(case.last_step),
+                expected=float(lost),
+                step=case.record.info.segments[-1].first_step,
+                evidence=f"the last segment began at step {case.record.info.segments[-1].first_step:,} though the run had got to step {lost:,}",
+                signals=("restart_from_zero",),
+                false_alarm_rate=0.0,
+            )
+        ]
     restarts = len(case.record.info.segments) - 1 - len(case.changes)
     words = [f"step {change.first_step:,}: {change.kind or 'change'}, {change.changed}" for change in case.changes]
     words += [f"{restarts} restarts without a change"] if restarts > 0 else []
@@ -75,6 +90,17 @@ def segments(case: Case) -> list[Finding]:
             false_alarm_rate=0.0,
         )
     ]
+
+
+def _from_zero(case: Case) -> int:
+    """How far the run had got before its last segment began from (nearly) nothing; 0 when it did not, or has caught up."""
+    chain = case.record.info.segments
+    if len(chain) < 2 or chain[-1].changed:
+        return 0
+    reached = [int(event["from_step"]) for event in case.record.events("rewound")]
+    reached += [int(event["step"]) for event in case.record.events("checkpoint_saved") if float(event["time"]) < chain[-1].time]
+    before = max(reached, default=0)
+    return before if chain[-1].first_step <= FROM_ZERO * before and case.last_step < before else 0
 
 
 def _factor(fraction: np.ndarray, schedule: dict) -> np.ndarray:

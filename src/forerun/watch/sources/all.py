@@ -17,6 +17,7 @@ KINDS: tuple[tuple[str, str, str], ...] = (
     ("trackio", "forerun.watch.sources.trackio", "trackio:FILE.db#RUN"),
     ("csv", "forerun.watch.sources.tables", "csv:FILE"),
     ("parquet", "forerun.watch.sources.tables", "parquet:FILE"),
+    ("jsonl", "forerun.watch.sources.tables", "jsonl:FILE"),
 )
 """Word, module (imported when used), form."""
 

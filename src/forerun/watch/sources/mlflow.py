@@ -88,7 +88,7 @@ class MlflowFile:
                     f"{self.path} has no run {run_id!r}", hint=f"runs there: {_runs(connection, 'SELECT run_uuid FROM runs')}"
                 )
             collected.segments = [Segment(run_id=run_id, first_step=0, time=(started[0] or 0) / 1e3)]
-            query = "SELECT key, step, value, timestamp, is_nan FROM metrics WHERE run_uuid = ? ORDER BY step, timestamp"
+            query = "SELECT key, step, value, timestamp, is_nan FROM metrics WHERE run_uuid = ? ORDER BY timestamp, step"
             for key, step, value, when, is_nan in connection.execute(query, (run_id,)):
                 collected.add(key, step, float("nan") if is_nan else value, when / 1e3)
         return collected.record()

@@ -6,9 +6,18 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+import numpy as np
+
 from forerun.record.names import our_name
 from forerun.record.run import RunInfo, Segment
 from forerun.record.series import RunRecord, Series, TableRecord, series_of
+
+
+Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Steps, values and Unix seconds of one metric's rows."""
+LEADING = ("loss_nats", "objective", "grad_norm")
+"""Whose steps say where a run went back."""
+MAX_REWINDS_SHARE = 0.02  # assumed: of a metric's rows; a file that goes back more often is not in writing order
 
 
 class Source(Protocol):
@@ -53,7 +62,39 @@ class Collected:
 
     def record(self) -> TableRecord:
         """What was gathered; of equal steps the row added last counts."""
-        table: dict[str, Series] = {name: series_of(*rows) for name, rows in self._rows.items()}
-        segments = tuple(self.segments) or (Segment(run_id=self.run_id, first_step=0, time=0.0),)
-        info = RunInfo(run_id=self.run_id, created=segments[0].time or time.time(), num_steps=self.num_steps, segments=segments)
-        return TableRecord(info=info, table=table, event_list=sorted(self.events, key=lambda event: event["time"]))
+        rows = {name: in_writing_order(*columns) for name, columns in self._rows.items()}
+        table: dict[str, Series] = {name: series_of(*without_undone(*columns)) for name, columns in rows.items()}
+        if "loss_nats" not in table and "objective" in table:  # a tracker with one loss calls it train/loss
+            table["loss_nats"] = table["objective"]
+        segments, events = list(self.segments) or [Segment(run_id=self.run_id, first_step=0, time=0.0)], list(self.events)
+        leading = next((name for name in LEADING if name in rows), max(rows, key=lambda name: len(rows[name][0]), default=""))
+        if len(segments) == 1 and leading:
+            for back in rewinds(rows[leading][0]):
+                step, when = int(rows[leading][0][back]), float(np.nan_to_num(rows[leading][2][back]))
+                segments.append(Segment(run_id=self.run_id, first_step=step, time=when))
+                events.append({"kind": "rewound", "step": step, "time": when, "from_step": int(rows[leading][0][:back].max())})
+        info = RunInfo(run_id=self.run_id, created=segments[0].time or time.time(), num_steps=self.num_steps, segments=tuple(segments))
+        return TableRecord(info=info, table=table, event_list=sorted(events, key=lambda event: event["time"]))
+
+
+def in_writing_order(step: list[int], value: list[float], when: list[float]) -> Columns:
+    """Rows as they were written: by time where every row has one, else as they came."""
+    steps, values, times = np.array(step, np.int64), np.array(value, np.float64), np.array(when, np.float64)
+    if np.isfinite(times).all() and np.any(times[1:] < times[:-1]):
+        order = np.argsort(times, kind="stable")
+        return steps[order], values[order], times[order]
+    return steps, values, times
+
+
+def rewinds(step: np.ndarray) -> list[int]:
+    """Rows at which a run went back to an earlier step; none where rows are simply unordered."""
+    back = (np.flatnonzero(step[1:] < step[:-1]) + 1).tolist()
+    return back if len(back) <= MAX_REWINDS_SHARE * len(step) else []
+
+
+def without_undone(step: np.ndarray, value: np.ndarray, when: np.ndarray) -> Columns:
+    """Without rows of steps that the run later went back behind: they are no part of its course any more."""
+    keep = np.ones(len(step), bool)
+    for back in rewinds(step):
+        keep[:back] &= step[:back] < step[back]
+    return step[keep], value[keep], when[keep]
