@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from record_ingest import serving
 
+import forerun
 from forerun.base.lab import Lab
 from forerun.record.export import export
 from forerun.record.journal import Journal
@@ -139,19 +140,39 @@ trackio.finish()
     assert np.isinf(record.series("odd").value).all()
 
 
-def test_a_journal_mirrors_to_an_offline_wandb_run(tmp_path):
-    """Needs both packages in one interpreter: the peers' one reads our source tree."""
-    script = f"""
-import sys; sys.path.insert(0, {str(os.path.dirname(os.path.dirname(__import__("forerun").__file__)))!r})
+MIRRORED = f"""
+import sys; sys.path.insert(0, {os.path.dirname(os.path.dirname(forerun.__file__))!r})
 import json, pathlib
 from forerun.record.journal import Journal
 from forerun.record.mirror import Mirror
 from forerun.record.run import start_run
 run = pathlib.Path("lab/r")
 start_run(run, num_steps=5)
-with Journal(run, mirror=Mirror("wandb", project="p", run_id="r", folder=pathlib.Path("."))) as journal:
+with Journal(run, mirror=Mirror(KIND, project="p", run_id="r", folder=pathlib.Path("."))) as journal:
     for step in range(5):
-        journal.log(step, {{"loss_nats": 1.0 * step}})
-print(json.dumps(len(list(pathlib.Path("wandb").glob("offline-run-*/*.wandb")))))
+        journal.log(step, {{"loss_nats": 1.0 * step, "grad_norm": float("nan")}})
 """
-    assert peer(script, tmp_path, WANDB_MODE="offline") == 1
+"""Needs both packages in one interpreter: the peers' one reads our source tree."""
+
+
+def test_an_offline_mirror_synced_later_is_the_run(tmp_path):
+    """Offline the SDK keeps its own file; `wandb sync` sends it on, here to our endpoint."""
+    peer(MIRRORED.replace("KIND", '"wandb"').replace("import json, pathlib", "import pathlib"), tmp_path, WANDB_MODE="offline")
+    (folder,) = (tmp_path / "wandb").glob("offline-run-*")
+    other = Lab(tmp_path / "other")
+    with serving(other) as url:
+        sync = f"from wandb.cli.cli import cli; cli(['sync', {str(folder)!r}])"
+        peer(sync, tmp_path, WANDB_BASE_URL=url, WANDB_API_KEY="0" * 40)
+    synced, own = open_run(other.run("r")), open_run(tmp_path / "lab" / "r")
+    for record in (synced, own):
+        assert record.series("loss_nats").step.tolist() == [0, 1, 2, 3, 4]
+        assert record.series("loss_nats").value.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+        assert np.isnan(record.series("grad_norm").value).all()
+
+
+def test_a_journal_mirrors_to_trackio_and_the_watch_reads_it_back(tmp_path):
+    script = MIRRORED.replace("KIND", '"trackio"').replace("import json, pathlib", "import pathlib")
+    peer(script, tmp_path, TRACKIO_DIR=str(tmp_path / "trackio"))
+    (path,) = (tmp_path / "trackio").glob("p*.db")
+    series = connect(f"trackio:{path}#r", Lab(tmp_path)).read().series("loss_nats")
+    assert dict(zip(series.step.tolist(), series.value.tolist())) == {step: float(step) for step in range(5)}

@@ -20,7 +20,7 @@ def watch(
     once: Annotated[bool, typer.Option("--once", help="judge once and leave")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="the report as JSON, one line a judgement")] = False,
     every: Annotated[str, typer.Option(help="time between judgements: 120s, 2m, 1h")] = "120s",
-    notify: Annotated[str, typer.Option(help="webhook address or command; told when the state changes, report as JSON")] = "",
+    notify: Annotated[str, typer.Option(help="webhook address or command; told when the state changes or is not on course, report as JSON")] = "",
     limits: Annotated[Path | None, typer.Option(help="limits calibrated by `forerun replay --calibrate`")] = None,
     afterwards: Annotated[bool, typer.Option("--afterwards", help="the run is over: nothing can be late")] = False,
     lab: Annotated[Path, typer.Option(help="folder of the lab")] = Path("."),
@@ -47,6 +47,7 @@ def watch(
     every_s = live.seconds(every)
     healthy = [connect(rung, home).read() for rung in rungs or []]
     run = connect(source, home)
+    telling = live.Telling(notify)
     if once:
         record = run.read()
         report = judge(record, promise, rungs=healthy, now=None if afterwards else time.time(), limits=calibrated)
@@ -54,8 +55,9 @@ def watch(
             print(orjson.dumps(report.as_json()).decode())
         else:
             Console().print(screen(record, report))
+        if failure := telling.hear(report):
+            print(f"--notify: {failure}", file=sys.stderr)
         return report.exit_code
-    before = ""
     console = Console()
     for record, report, problem in live.watch(run, promise, every_s=every_s, limits=calibrated, rungs=healthy):
         if report is None or record is None:
@@ -66,7 +68,6 @@ def watch(
         else:
             console.clear()
             console.print(screen(record, report))
-        if notify and before and report.state != before and (failure := live.notify(notify, report)):
+        if failure := telling.hear(report):
             print(f"--notify: {failure}", file=sys.stderr)
-        before = report.state
     return 0

@@ -16,7 +16,7 @@ from forerun.base.errors import ConfigError, SourceError
 from forerun.record.series import RunRecord
 from forerun.watch.case import Limit
 from forerun.watch.course import judge
-from forerun.watch.report import Report
+from forerun.watch.report import Report, State
 from forerun.watch.sources.source import Source
 
 UNITS_S = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -49,6 +49,23 @@ def watch(
         except SourceError as error:
             yield None, None, str(error)
         sleep(every_s)
+
+
+class Telling:
+    """Who is told, and what they know: a report is passed on when its state is not the one told last."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self._told: State = "on_course"
+
+    def hear(self, report: Report) -> str:
+        """Pass the report on when there is something new; a state that could not be told is tried again at the next report."""
+        if not self.target or report.state == self._told:
+            return ""
+        failure = notify(self.target, report)
+        if not failure:
+            self._told = report.state
+        return failure
 
 
 def notify(target: str, report: Report) -> str:

@@ -9,7 +9,7 @@ from forerun.watch.case import Case, finite
 from forerun.watch.report import Finding
 
 FROM_ZERO = 0.01  # assumed: of the steps reached before; a tracker's first row is seldom step 0
-SCHEDULE_TOLERANCE = 0.02  # assumed: one step of counting difference in a 100-step warm-up is 1%
+SCHEDULE_TOLERANCE = 0.02  # assumed: on top of one step of counting difference, which short runs show
 
 
 def learning_rate(case: Case) -> list[Finding]:
@@ -25,9 +25,13 @@ def learning_rate(case: Case) -> list[Finding]:
                 evidence="no learning rate or no config to compare it with",
             )
         ]
-    planned = float(optim["muonh_learning_rate"]) * _factor(series.step / case.num_steps, optim.get("schedule", {}))
+    near = [
+        float(optim["muonh_learning_rate"]) * _factor((series.step + by) / case.num_steps, optim.get("schedule", {})) for by in (-1, 0, 1)
+    ]
+    planned, least, most = near[1], np.min(near, axis=0), np.max(near, axis=0)
     after_warmup = series.step > 2 * optim.get("schedule", {}).get("warmup_fraction", 0.0) * case.num_steps
-    away = np.where(after_warmup, np.abs(series.value - planned) / np.maximum(planned, 1e-12), 0.0)
+    outside = np.maximum(least - series.value, series.value - most)
+    away = np.where(after_warmup, outside / np.maximum(planned, 1e-12), 0.0)
     wrong = np.flatnonzero(away > SCHEDULE_TOLERANCE)
     row = int(wrong[0]) if len(wrong) else len(series) - 1
     off = bool(len(wrong)) and bool(wrong[-1] == len(series) - 1)
@@ -38,8 +42,8 @@ def learning_rate(case: Case) -> list[Finding]:
             state="off_course" if off else "on_course",
             value=float(series.value[row]),
             expected=float(planned[row]),
-            low=float(planned[row] * (1 - SCHEDULE_TOLERANCE)),
-            high=float(planned[row] * (1 + SCHEDULE_TOLERANCE)),
+            low=float(least[row] - SCHEDULE_TOLERANCE * planned[row]),
+            high=float(most[row] + SCHEDULE_TOLERANCE * planned[row]),
             step=int(series.step[row]),
             metric="learning_rate",
             evidence=evidence,
