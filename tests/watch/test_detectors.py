@@ -54,3 +54,15 @@ def test_a_constant_series_scores_nothing():
     value = np.full(500, 3.0)
     baseline = detect.baseline_of(np.log(np.arange(1, 501.0)), value)
     assert not detect.standardised(value, baseline).any()
+
+
+def test_one_limit_holds_over_a_run_of_any_length():
+    """Beyond the counted rows the limit grows so that all rows to a billion alarm at most 0.35 times as often as the counted ones."""
+    limit, counted = 4.0, 1000
+    rows = np.unique(np.geomspace(1, 1e9, 4000).astype(np.int64))
+    raised = limit / detect.spent(limit, rows, counted)
+    assert np.all(raised[rows <= counted] == limit)
+    assert np.all(np.diff(raised) >= 0)
+    per_row = np.exp(-(raised**2 - limit**2) / 2)  # a normal tail, relative to a counted row
+    beyond = rows >= counted
+    assert np.trapezoid(per_row[beyond], rows[beyond]) <= 0.36 * counted

@@ -14,6 +14,7 @@ from forerun.base.errors import SourceError
 from forerun.base.lab import Lab
 from forerun.record.run import Segment
 from forerun.record.tfrecord import delimited, frame, masked_crc, varint
+from forerun.watch.course import judge
 from forerun.watch.sources.all import connect
 from forerun.watch.sources.http import Http
 from forerun.watch.sources.mlflow import MlflowServer
@@ -206,3 +207,72 @@ def test_mlflow_and_trackio_files_are_read_only_and_name_their_runs(tmp_path):
     assert record.series("loss_nats").step.tolist() == [5]
     with pytest.raises(SourceError, match="has no run 'two'"):
         connect(f"trackio:{trackio}#two", Lab(tmp_path)).read()
+
+
+def test_a_wandb_chart_export_is_read_and_one_run_is_named_where_there_are_several(tmp_path):
+    path = tmp_path / "wandb_export.csv"
+    head = '"Step","small - train/loss","small - train/loss__MIN","small - train/loss__MAX","big - v2 - train/loss","big - v2 - train/loss__MIN","big - v2 - train/loss__MAX"'
+    path.write_text(head + '\n"1","3.5","3.4","3.6","","",""\n"2","3.25","3.2","3.3","2.5","2.4","2.6"\n')
+    with pytest.raises(SourceError, match=r"several runs: \['big - v2', 'small'\]"):
+        connect(f"csv:{path}", Lab(tmp_path)).read()
+    small = connect(f"csv:{path}#small", Lab(tmp_path)).read()
+    assert small.series("loss_nats").value.tolist() == [3.5, 3.25]
+    big = connect(f"csv:{path}#big - v2", Lab(tmp_path)).read()
+    assert (big.series("loss_nats").step.tolist(), big.series("loss_nats").value.tolist()) == ([2], [2.5])
+
+
+def test_a_tensorboard_download_takes_its_metric_from_the_file_s_name(tmp_path):
+    path = tmp_path / "run-exp1-tag-val_loss.csv"
+    path.write_text("Wall time,Step,Value\n1700000000.5,10,3.25\n1700000060.5,20,3.0\n")
+    series = connect(f"csv:{path}", Lab(tmp_path)).read().series("eval/macro_loss_nats")
+    assert (series.step.tolist(), series.value.tolist(), series.time.tolist()) == ([10, 20], [3.25, 3.0], [1700000000.5, 1700000060.5])
+
+
+def test_json_lines_with_nan_and_absent_keys_are_read(tmp_path):
+    path = tmp_path / "history.jsonl"
+    path.write_text('{"_step": 1, "lm loss": 3.5, "text": "x"}\n\n{"_step": 2, "lm loss": NaN}\n{"_step": 3, "grad-norm": 0.5}\n')
+    record = connect(f"jsonl:{path}", Lab(tmp_path)).read()
+    np.testing.assert_array_equal(record.series("loss_nats").value, [3.5, math.nan])
+    assert record.series("grad_norm").step.tolist() == [3]
+    path.write_text('{"_step": 1}\n{"_step": \n')
+    with pytest.raises(SourceError, match="line 2 is not JSON"):
+        connect(f"jsonl:{path}", Lab(tmp_path)).read()
+
+
+@pytest.mark.parametrize("step", ["inf", "nan", "later"])
+def test_a_step_that_is_no_number_is_named_with_its_row(tmp_path, step):
+    path = tmp_path / "run.csv"
+    path.write_text(f"step,loss\n1,3.5\n{step},3.25\n")
+    with pytest.raises(SourceError, match=f"row 2 has step '{step}'"):
+        connect(f"csv:{path}", Lab(tmp_path)).read()
+
+
+def rewound(tmp_path, steps):
+    path = tmp_path / "run.csv"
+    path.write_text("step,loss\n" + "".join(f"{step},{3 - row / 10_000}\n" for row, step in enumerate(steps)))
+    return connect(f"csv:{path}", Lab(tmp_path)).read()
+
+
+def test_steps_trained_twice_count_once_and_are_no_alarm(tmp_path):
+    record = rewound(tmp_path, [*range(500), *range(450, 700)])
+    assert record.series("loss_nats").step.tolist() == list(range(700))
+    assert record.series("loss_nats").value[450] == 3 - 500 / 10_000
+    assert [segment.first_step for segment in record.info.segments] == [0, 450]
+    report = judge(record)
+    assert not report.alarms
+    assert "restarts without a change" in next(finding.evidence for finding in report.findings if finding.rule == "segments")
+
+
+def test_a_restart_from_zero_hides_what_was_undone_and_is_named(tmp_path):
+    record = rewound(tmp_path, [*range(500), *range(1, 60)])
+    assert record.series("loss_nats").step.tolist() == [0, *range(1, 60)]
+    report = judge(record)
+    assert report.state == "off_course"
+    assert report.diagnosis[0].cause == "restarted from scratch: checkpoint not found"
+    caught_up = rewound(tmp_path, [*range(500), *range(1, 700)])
+    assert judge(caught_up).state != "off_course"
+
+
+def test_a_file_in_no_order_is_sorted_not_cut(tmp_path):
+    steps = np.random.default_rng(0).permutation(300).tolist()
+    assert rewound(tmp_path, steps).series("loss_nats").step.tolist() == list(range(300))

@@ -93,6 +93,10 @@ class JournalRecord:
             last = max(last, _last_kept(step, np.asarray(writer.tail.segment, np.int32), cuts))
         return last
 
+    def rows_written(self) -> dict[int, int]:
+        """Rows of each writer so far, sealed or not: the number its next row will have."""
+        return {number: writer.tail.first_row + len(writer.tail.content) for number, writer in self._writers.items()}
+
     def writer_of(self, metric: str) -> int | None:
         """The lowest-numbered writer that has the metric."""
         return next((number for number in self.writers() if metric in self._names(number)), None)

@@ -11,7 +11,9 @@ from forerun.watch.case import Case, finite
 from forerun.watch.report import Finding
 
 NUM_IN_A_ROW = 3  # assumed: evaluations outside before the level alarms; one noisy evaluation does not
-RATE_MOVED = 0.02  # assumed: natural log by which the learning rate leaves its line before the loss may be expected to follow
+RATE_SHARE = (
+    0.04  # measured: log loss moves by up to 0.027 per log learning rate on 12 public cosine and decay curves, about 0.04 after steps
+)
 FIRST_FRACTION = 0.05  # derived: forecasts start at 5% of training, and so do the detectors
 
 
@@ -95,22 +97,22 @@ def course_scores(series: Series, case: Case) -> dict[str, np.ndarray]:
     forecast = _forecast_through(case, step)
     residual = np.log(series.value[late]) - forecast
     baseline = detect.baseline_of(np.log(step), residual, from_row=case.first_row_needed(step))
-    distance = detect.standardised(residual, baseline)
+    follows = np.nan_to_num(RATE_SHARE * _rate_moved(case, step))
+    moved = residual - baseline.expected
+    distance = detect.standardised(residual - np.clip(np.nan_to_num(moved), np.minimum(follows, 0), np.maximum(follows, 0)), baseline)
     found = {
         "loss_shift": detect.ewma_score(distance, baseline, detect.FAST),
         "loss_drift": detect.ewma_score(distance, baseline, detect.SLOW),
         "loss_spike": detect.three_in_a_row(distance / np.sqrt(1 + baseline.line_sd**2 + (detect.SPIKE_SD / baseline.scale) ** 2)),
     }
-    planned = _planned(case, step)
     for name, score in found.items():
-        counted = np.nan_to_num(score) * detect.spent(case.limits[name].limit, np.arange(len(step)))
-        scores[name][late] = np.where(np.sign(planned) == np.sign(counted), 0.0, counted)
+        scores[name][late] = np.nan_to_num(score) * detect.spent(case.limits[name].limit, np.arange(len(step)))
     expected[late] = np.exp(baseline.expected + forecast)
     return {**scores, "expected": expected}
 
 
-def _planned(case: Case, step: np.ndarray) -> np.ndarray:
-    """Per row -1 or +1 where the learning rate left its own course downwards or upwards, and the loss is bound to follow; else 0.
+def _rate_moved(case: Case, step: np.ndarray) -> np.ndarray:
+    """Per row the natural log by which the learning rate has left its own line; the loss is bound to follow. Zeros with a forecast.
 
     With a forecast the schedule is in the band, and a loss that moves is an alarm; a schedule that is wrong is another rule's alarm.
     """
@@ -119,8 +121,7 @@ def _planned(case: Case, step: np.ndarray) -> np.ndarray:
     if case.band is not None or len(rate) < detect.MIN_ROWS or not len(step):
         return np.zeros(len(step))
     value = np.interp(step, rate.step.astype(float), np.log(rate.value))
-    away = np.nan_to_num(value - detect.baseline_of(np.log(step), value, from_row=case.first_row_needed(step)).expected)
-    return np.where(np.abs(away) > RATE_MOVED, np.sign(away), 0.0)
+    return value - detect.baseline_of(np.log(step), value, from_row=case.first_row_needed(step)).expected
 
 
 def _forecast_through(case: Case, step: np.ndarray) -> np.ndarray:

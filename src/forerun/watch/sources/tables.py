@@ -59,7 +59,9 @@ class Table:
                     f"{self.path}: row {number} has step {row[step_name]!r}, expected a number", hint="mend or remove the row"
                 )
             if not math.isfinite(step):
-                raise SourceError(f"{self.path}: row {number} has step {row[step_name]!r}, expected a number", hint="mend or remove the row")
+                raise SourceError(
+                    f"{self.path}: row {number} has step {row[step_name]!r}, expected a number", hint="mend or remove the row"
+                )
             when = next((value for name in TIME_NAMES if (value := _number(row.get(name))) is not None), float("nan"))
             if {"metric", "value"} <= set(row):
                 collected.add(str(row["metric"]), int(step), _number(row["value"]), when)
@@ -104,7 +106,6 @@ class Table:
                 yield from csv.DictReader(lines, delimiter="\t" if self.path.suffix == ".tsv" else ",")
         except (UnicodeDecodeError, csv.Error) as error:
             raise SourceError(f"{self.path} is not text: {error}", hint="save it as UTF-8 CSV") from None
-
 
     def _json_rows(self) -> Iterator[dict[str, Any]]:
         for number, line in enumerate(self.path.read_bytes().splitlines(), start=1):
