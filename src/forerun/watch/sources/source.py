@@ -12,7 +12,6 @@ from forerun.record.names import our_name
 from forerun.record.run import RunInfo, Segment
 from forerun.record.series import RunRecord, Series, TableRecord, series_of
 
-
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Steps, values and Unix seconds of one metric's rows."""
 LEADING = ("loss_nats", "objective", "grad_norm")

@@ -43,8 +43,8 @@ class Table:
         """All rows. Raises: SourceError when the file is absent, has no step column, a step is no number, or it holds several runs."""
         collected = Collected(self.run or self.path.stem)
         runs: set[str] = set()
-        for number, row in enumerate(self._rows(), start=1):
-            row, names = self._of_one_run(row)
+        for number, cells in enumerate(self._rows(), start=1):
+            row, names = self._of_one_run(cells)
             runs |= names
             if len(runs) > 1:
                 raise SourceError(f"{self.path} holds several runs: {sorted(runs)}", hint=f"name one: {self.path}#{min(runs)}")
