@@ -6,7 +6,6 @@ import gzip
 import json
 import random
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,12 +13,10 @@ import zstandard
 
 from forerun.base.errors import DataError
 from forerun.base.lab import Lab
-from forerun.curate.text import decontaminate, survivors
+from forerun.curate.text import decontaminate
 from forerun.curate.text.ingest import SourceFile, ingest, sources_in
-from forerun.curate.text.minhash import MinHashConfig, components, signatures
 from forerun.curate.text.normalize import normalize
 from forerun.curate.text.pipeline import TextConfig, clean
-from forerun.curate.text.words import ngram_hashes, word_hashes
 
 VOCABULARY = [f"{a}{b}" for a in "bcdfghklmnprstvz" for b in ("ano", "ike", "urm", "oled", "est", "agi", "yn", "orth")]
 
@@ -33,71 +30,11 @@ def table(texts: list[str], source: str = "s") -> pa.Table:
     return pa.table({"text": pa.array(texts, pa.large_string()), "source": [source] * count, "source_id": [str(i) for i in range(count)]})
 
 
-def test_words_ignore_case_and_punctuation_and_split_unspaced_scripts_by_character():
-    hashes, starts = word_hashes(pa.array(["The cat, sat.", "the CAT sat", "漢字かな", "naïve Über", "ไทย", "", "the cats at"]))
-    words = [hashes[a:b].tolist() for a, b in zip(starts, starts[1:])]
-    assert words[0] == words[1] != words[6]
-    assert [len(part) for part in words] == [3, 3, 4, 2, 3, 0, 3]
-
-
 def test_blank_texts_are_dropped_and_long_white_space_is_cut_without_touching_the_rest():
     normal, blank = normalize(table(["a" + " " * 500 + "b", "  \n ", "a\tb"]))
     assert blank == 1
     assert [len(text) for text in normal["text"].to_pylist()] == [130, 3]
     assert all(len(name) == 32 for name in normal["id"].to_pylist())
-
-
-def near_duplicates(rng: random.Random, noise: float, count: int) -> list[tuple[str, str]]:
-    pairs = []
-    for _ in range(count):
-        words = sentence(rng, 300).split()
-        changed = [rng.choice(VOCABULARY) if rng.random() < noise else word for word in words]
-        pairs.append((" ".join(words), " ".join(changed)))
-    return pairs
-
-
-def test_planted_near_duplicates_share_a_component_about_as_often_as_the_collision_curve_says():
-    rng = random.Random(1)
-    pairs = near_duplicates(rng, 0.02, 200)
-    texts = [text for pair in pairs for text in pair]
-    config = MinHashConfig()
-    shingles, starts = ngram_hashes(*word_hashes(pa.array(texts)), config.shingle_words)
-    component = components(signatures(shingles, starts, config), np.ones(len(texts), bool), config)
-    together = np.mean(component[0::2] == component[1::2])
-    jaccards = []
-    for index in range(0, len(texts), 2):
-        a, b = (set(shingles[starts[i] : starts[i + 1]].tolist()) for i in (index, index + 1))
-        jaccards.append(len(a & b) / len(a | b))
-    expected = np.mean([1 - (1 - s**config.rows) ** config.bands for s in jaccards])
-    assert together == pytest.approx(expected, abs=0.1)  # 200 pairs: three standard errors
-    assert len(set(component.tolist())) > 200 - 5  # unrelated texts stay apart
-
-
-def test_a_chain_of_lookalikes_loses_only_what_a_kept_document_holds():
-    rng = random.Random(2)
-    parts = [sentence(rng, 60) for _ in range(6)]
-    chain = [f"{a} {b}" for a, b in zip(parts, parts[1:])]  # each shares half with its neighbour, ends share nothing
-    contained = parts[2]
-    texts = [*chain, contained]
-    grams, starts = ngram_hashes(*word_hashes(pa.array(texts)), survivors.GRAM_WORDS)
-    ids = [f"{i:02d}" for i in range(len(texts))]
-    decided = survivors.decide(ids, ["s"] * len(texts), np.zeros(len(texts), np.int64), grams, starts, survivors.SurvivorConfig())
-    assert decided["id"].to_pylist() == ["05"]
-    assert decided["containment"].to_pylist() == [1.0]
-    assert decided["kept_id"].to_pylist()[0] in ("01", "02")
-
-
-def test_a_source_of_variants_never_loses_everything_and_exempt_sources_lose_nothing():
-    rng = random.Random(3)
-    text = sentence(rng, 200)
-    texts = [f"{text} {sentence(rng, 3)}" for _ in range(300)]
-    grams, starts = ngram_hashes(*word_hashes(pa.array(texts)), survivors.GRAM_WORDS)
-    ids = [f"{i:03d}" for i in range(300)]
-    component = np.zeros(300, np.int64)
-    decided = survivors.decide(ids, ["s"] * 300, component, grams, starts, survivors.SurvivorConfig())
-    assert decided.num_rows == 299
-    exempt = survivors.SurvivorConfig(exempt_sources=("s",))
-    assert survivors.decide(ids, ["s"] * 300, component, grams, starts, exempt).num_rows == 0
 
 
 LEAK = "Which of the seven hills of the old town carries the bell tower that rings backwards at noon on the longest day of the year?"

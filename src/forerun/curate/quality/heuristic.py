@@ -29,9 +29,21 @@ RULES: dict[str, dict[str, float]] = {
 
 def heuristic_labels(statistics: np.ndarray, types: np.ndarray) -> np.ndarray:
     """A label 1-5 for each document, float32: the same share of every type gets each label."""
-    features = shares(statistics)
+    scores = heuristic_scores(statistics, types)
     labels = np.zeros(len(statistics), np.float32)
     edges = np.cumsum(LABEL_SHARES)[:-1]
+    for index in range(len(TYPES)):
+        members = np.flatnonzero(types == index)
+        if len(members):
+            rank = (np.argsort(np.argsort(scores[members], kind="stable"), kind="stable") + 0.5) / len(members)
+            labels[members] = 1 + np.searchsorted(edges, rank)
+    return labels
+
+
+def heuristic_scores(statistics: np.ndarray, types: np.ndarray) -> np.ndarray:
+    """How each document does by the rules of its type, against the others of that type; float64, comparable within a type only."""
+    features = shares(statistics)
+    scores = np.zeros(len(statistics))
     for index, name in enumerate(TYPES):
         members = np.flatnonzero(types == index)
         if not len(members):
@@ -39,7 +51,5 @@ def heuristic_labels(statistics: np.ndarray, types: np.ndarray) -> np.ndarray:
         rules = RULES.get(name, RULES["other"])
         chosen = features[members][:, [column_of(rule) for rule in rules]]
         spread = np.maximum(chosen.std(axis=0), 1e-6)
-        score = (np.clip((chosen - np.median(chosen, axis=0)) / spread, -3, 3) * np.array(list(rules.values()))).sum(axis=1)
-        rank = (np.argsort(np.argsort(score, kind="stable"), kind="stable") + 0.5) / len(members)
-        labels[members] = 1 + np.searchsorted(edges, rank)
-    return labels
+        scores[members] = (np.clip((chosen - np.median(chosen, axis=0)) / spread, -3, 3) * np.array(list(rules.values()))).sum(axis=1)
+    return scores

@@ -23,13 +23,13 @@ from forerun.base.lab import Lab
 from forerun.base.progress import Progress
 from forerun.curate.store import held_out_mask
 from forerun.curate.text import decontaminate, survivors
+from forerun.curate.text.fuzzy import near_duplicates, removal_report
 from forerun.curate.text.ingest import SourceFile, ingest
-from forerun.curate.text.minhash import MinHashConfig, components, signatures
+from forerun.curate.text.minhash import MinHashConfig
 from forerun.curate.text.normalize import normalize
-from forerun.curate.text.words import ngram_hashes, word_hashes
 from forerun.loader.manifest import Source, Step
 
-VERSION = 2  # raised whenever a stage here would decide otherwise for the same parameters
+VERSION = 3  # raised whenever a stage here would decide otherwise for the same parameters
 PARTITION_BYTES = 16 << 20  # assumed: small enough to work on a few at once in little memory
 
 
@@ -130,9 +130,9 @@ def _run(files: Sequence[SourceFile], config: TextConfig, evals: pa.Table | None
     table, repeated = _exact(table)
     table = close("exact_dedup", before, table, +Counter(exact_duplicate=repeated))
     before = table.num_rows
-    removed = _fuzzy(table, config)
+    removed = near_duplicates(table, config.fuzzy, config.survivors)
     _write(removed, work / "fuzzy.parquet")
-    table = close("fuzzy_dedup", before, _without(table, removed), +Counter(near_duplicate=removed.num_rows), _fuzzy_report(table, removed))
+    table = close("fuzzy_dedup", before, _without(table, removed), +Counter(near_duplicate=removed.num_rows), removal_report(table["source"], removed))
     before = table.num_rows
     hits = _contaminated(table, evals, config)
     _write(hits, work / "contaminated.parquet")
@@ -167,22 +167,6 @@ def _exact(table: pa.Table) -> tuple[pa.Table, int]:
     ids = np.array(ordered["id"].to_pylist(), dtype=object)
     first = np.concatenate([[True], ids[1:] != ids[:-1]]) if len(ids) else np.zeros(0, bool)
     return ordered.filter(pa.array(first)), int((~first).sum())
-
-
-def _fuzzy(table: pa.Table, config: TextConfig) -> pa.Table:
-    words, starts = word_hashes(table["text"])
-    shingles, shingle_starts = ngram_hashes(words, starts, config.fuzzy.shingle_words)
-    has_text = np.diff(shingle_starts) > 0
-    component = components(signatures(shingles, shingle_starts, config.fuzzy), has_text, config.fuzzy)
-    grams, gram_starts = ngram_hashes(words, starts, survivors.GRAM_WORDS)
-    return survivors.decide(table["id"].to_pylist(), table["source"].to_pylist(), component, grams, gram_starts, config.survivors)
-
-
-def _fuzzy_report(table: pa.Table, removed: pa.Table) -> dict:
-    """Share removed per source; a source that loses most of itself is named, because that is how a wrong rule shows."""
-    size, gone = Counter(table["source"].to_pylist()), Counter(removed["source"].to_pylist())
-    shares = {name: round(gone[name] / size[name], 4) for name in sorted(gone)}
-    return {"removed_share": shares, "suspicious": [name for name, share in shares.items() if share > 0.5]}
 
 
 def _contaminated(table: pa.Table, evals: pa.Table | None, config: TextConfig) -> pa.Table:

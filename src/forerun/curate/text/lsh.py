@@ -1,0 +1,93 @@
+"""From signatures to groups of candidates: equal bands link documents, links make components.
+
+Links of a bucket form a star on its smallest document, so a bucket of a million costs a million links. Components come from
+union-find, which always converges, in any order of links; their names are their smallest members.
+"""
+
+# N documents, B bands
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from forerun.curate.text.minhash import MinHashConfig
+from forerun.curate.text.words import mix
+
+
+def band_keys(signature: NDArray[np.uint32], config: MinHashConfig) -> NDArray[np.uint64]:
+    """`[B, N]`: one key per band and document; equal keys of one band are a bucket. What an engine groups by."""
+    return _keys(signature, config.bands, config.rows)
+
+
+def components(keys: NDArray[np.uint64], has_text: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Each document's component, named by its smallest member; a document without shingles is alone."""
+    parents = np.arange(keys.shape[1])
+    members = np.flatnonzero(has_text)
+    for band in keys:
+        order = members[np.argsort(band[members], kind="stable")]
+        _join(parents, *_star(order, band))
+    return _roots(parents)
+
+
+def components_of(first: NDArray[np.int64], second: NDArray[np.int64], num_documents: int) -> NDArray[np.int64]:
+    """Components of any list of links, such as those an engine found bucket by bucket."""
+    parents = np.arange(num_documents)
+    _join(parents, first, second)
+    return _roots(parents)
+
+
+def links(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The star links of one band over documents numbered from 0: every later member of a bucket to its first."""
+    return _star(np.argsort(keys, kind="stable"), keys)
+
+
+@numba.njit(cache=True, nogil=True)
+def _keys(signature, bands, rows):
+    out = np.empty((bands, len(signature)), np.uint64)
+    for document in range(len(signature)):
+        for band in range(bands):
+            value = np.uint64(band + 1) * np.uint64(0x9E3779B97F4A7C15)
+            for row in range(rows):
+                value = mix(value ^ np.uint64(signature[document, band * rows + row]))
+            out[band, document] = value
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _star(order, keys):
+    """`order` sorts the keys and keeps the order of documents among equal ones, so a bucket's first is its smallest."""
+    first, second = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
+    count, anchor = 0, 0
+    for place in range(1, len(order)):
+        if keys[order[place]] == keys[order[anchor]]:
+            first[count], second[count] = order[anchor], order[place]
+            count += 1
+        else:
+            anchor = place
+    return first[:count], second[:count]
+
+
+@numba.njit(cache=True, nogil=True)
+def _find(parents, member):
+    while parents[member] != member:
+        parents[member] = parents[parents[member]]
+        member = parents[member]
+    return member
+
+
+@numba.njit(cache=True, nogil=True)
+def _join(parents, first, second):
+    for index in range(len(first)):
+        one, other = _find(parents, first[index]), _find(parents, second[index])
+        if one != other:
+            parents[max(one, other)] = min(one, other)
+
+
+@numba.njit(cache=True, nogil=True)
+def _roots(parents):
+    out = np.empty(len(parents), np.int64)
+    for member in range(len(parents)):
+        out[member] = _find(parents, member)
+    return out
