@@ -38,6 +38,11 @@ class Lab:
         return self.root / "store"
 
     @property
+    def atlas(self) -> Path:
+        """`<manifest digest>/`: what the data pages are drawn from; all but the map of fine clusters can be made again from the store."""
+        return self.root / "atlas"
+
+    @property
     def runs(self) -> Path:
         """`<run id>/`: frozen config, journals, segments, events, alarms."""
         return self.root / "runs"

@@ -25,6 +25,7 @@ from forerun.base.lab import Lab
 from forerun.base.progress import Progress
 from forerun.curate.cluster.domains import ClusterConfig, DomainModel, find_domains
 from forerun.curate.cluster.files import load_domains, save_domains
+from forerun.curate.cluster.map import keep_map
 from forerun.curate.embed.encoders import EmbedConfig, open_encoder
 from forerun.curate.embed.quantize import QuantizationError, from_int8, to_int8
 from forerun.curate.embed.tfidf import word_profiles
@@ -108,6 +109,7 @@ def build_store(
     total = sum(pq.read_metadata(path).num_rows for path in partitions)
     writer.spec = replace(spec, steps=(*steps, *_own_steps(config, total, errors, domains, quality, encoder)))
     manifest = writer.finish()
+    keep_map(lab, manifest.digest, domains)
     write_json(known, {"manifest": manifest.digest})
     shutil.rmtree(work, ignore_errors=True)
     return manifest
