@@ -13,7 +13,6 @@ import zstandard
 
 from forerun.base.errors import DataError
 from forerun.base.lab import Lab
-from forerun.curate.text import decontaminate
 from forerun.curate.text.ingest import SourceFile, ingest, sources_in
 from forerun.curate.text.normalize import normalize
 from forerun.curate.text.pipeline import TextConfig, clean
@@ -35,42 +34,6 @@ def test_blank_texts_are_dropped_and_long_white_space_is_cut_without_touching_th
     assert blank == 1
     assert [len(text) for text in normal["text"].to_pylist()] == [130, 3]
     assert all(len(name) == 32 for name in normal["id"].to_pylist())
-
-
-LEAK = "Which of the seven hills of the old town carries the bell tower that rings backwards at noon on the longest day of the year?"
-
-
-@pytest.mark.parametrize(
-    "hide",
-    [
-        lambda text, rng: text,
-        lambda text, rng: text.upper().replace(" ", "\n", 5),
-        lambda text, rng: "".join(ch if ch.isalnum() or ch == " " else "" for ch in text),
-        lambda text, rng: f"{sentence(rng, 400)} {text} {sentence(rng, 400)}",
-    ],
-    ids=["verbatim", "re-wrapped", "without punctuation", "inside filler"],
-)
-def test_leaked_items_are_found_and_attributed_however_they_are_hidden(hide):
-    rng = random.Random(4)
-    texts = [sentence(rng, 200) for _ in range(50)] + [hide(LEAK, rng)]
-    items = pa.table({"id": ["other", "leak"], "text": [sentence(rng, 30), LEAK]})
-    hits = decontaminate.contaminated([str(i) for i in range(51)], ["s"] * 51, pa.array(texts), items, decontaminate.DecontaminateConfig())
-    assert hits.select(["id", "item"]).to_pylist() == [{"id": "50", "item": "leak"}]
-
-
-def test_short_items_match_whole_and_boilerplate_matches_nothing():
-    rng = random.Random(5)
-    licence = sentence(rng, 40)
-    texts = [f"{licence} {sentence(rng, 20)}" for _ in range(60)] + [f"{sentence(rng, 30)} who wrote the quiet river? {sentence(rng, 30)}"]
-    items = pa.table({"id": ["short", "boilerplate"], "text": ["Who wrote the quiet river?", licence]})
-    hits = decontaminate.contaminated(
-        [f"{i:02d}" for i in range(61)], [f"s{i % 4}" for i in range(61)], pa.array(texts), items, decontaminate.DecontaminateConfig()
-    )
-    assert hits["id"].to_pylist() == ["60"]
-    one_source = decontaminate.contaminated(
-        [f"{i:02d}" for i in range(61)], ["s"] * 61, pa.array(texts), items, decontaminate.DecontaminateConfig()
-    )
-    assert one_source.num_rows == 61  # copied often, but within one source: a leak
 
 
 def corpus(folder, seed: int = 0):

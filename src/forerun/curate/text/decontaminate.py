@@ -1,129 +1,200 @@
-"""Training documents that hold evaluation text: found by shared 13-grams, attributed to the item they hit.
+"""Training documents that hold evaluation text: found by shared 13-grams, attributed to every item they hit.
 
-Words are folded (case, punctuation, line breaks are gone), so re-wrapped copies match; coverage of the *item* finds it inside
-filler, coverage of the *document* finds an excerpt. Items shorter than 13 words match as a whole. Grams that many training
-documents share are boilerplate and count on neither side.
+Words are folded, so re-wrapped copies, changed case and changed punctuation match. Coverage of the *item* finds it inside
+filler; coverage of a *paragraph* finds an excerpt of a long item. Items shorter than a gram match as a whole. Grams that many
+documents share are boilerplate and count on neither side; items made of nothing else are reported, not silently missed.
 """
+
+# N documents, I items, H hits
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from forerun.base.errors import ConfigError
-from forerun.curate.text.words import ngram_hashes, word_hashes
+from forerun.curate.text.gram_index import GramIndex, Hits, build_index, scan
 
-SHORTEST_ITEM_WORDS = 5  # assumed: a match of fewer words says nothing
+EXCERPT_CHARS = 240  # assumed: enough to see what was matched
+_BLANK_LINE = re.compile(r"\n\s*\n")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecontaminateConfig:
     """When a document counts as contaminated."""
 
+    match: Literal["words", "tokens", "as_written"] = "words"
+    """How both sides are read. `words`: case, accents, punctuation and line breaks are gone. `tokens`: between white space, case
+    folded. `as_written`: between white space, nothing folded, as the original."""
     gram_words: int = 13
     """Words per gram."""
+    least_item_words: int = 5
+    """Items of fewer words are not searched for; those up to a gram are searched as a whole."""
     threshold: float = 0.5
-    """Least share of an item's grams, or of the document's, that must be shared."""
+    """Least share of an item's grams, or of a paragraph's, that must be shared."""
+    least_paragraph_words: int = 50
+    """Paragraphs of fewer words are judged by their items only: a shared quotation is not a leak."""
     boilerplate_documents: int = 50
-    """Grams in this many training documents or more, of `boilerplate_sources` or more sources, do not count."""
+    """Grams in this many documents or more, of `boilerplate_sources` or more sources, do not count."""
     boilerplate_sources: int = 3
     """A leak copied within one or two sources stays a leak."""
+    boilerplate_source_fraction: float = 0.05
+    """Grams in this share of a source's documents, and in `boilerplate_documents` of them, do not count in that source: a template."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.threshold <= 1:
-            raise ConfigError(f"decontaminate.threshold must lie in 0..1, 0 excluded, got {self.threshold}", hint="0.5 is usual")
-        if self.gram_words < SHORTEST_ITEM_WORDS:
-            raise ConfigError(f"decontaminate.gram_words must be at least {SHORTEST_ITEM_WORDS}, got {self.gram_words}", hint="13 is usual")
+        for name in ("threshold", "boilerplate_source_fraction"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ConfigError(f"decontaminate.{name} must lie in 0..1, 0 excluded, got {getattr(self, name)}", hint="see the defaults")
+        if not 1 <= self.least_item_words <= self.gram_words <= 32:
+            raise ConfigError(
+                f"decontaminate.least_item_words={self.least_item_words} and gram_words={self.gram_words} must satisfy 1 <= least_item_words <= gram_words <= 32",
+                hint="5 and 13 are usual",
+            )
 
 
 SCHEMA = pa.schema(
     [
         ("id", pa.string()),
+        ("source", pa.string()),
         ("item", pa.string()),
         ("item_share", pa.float64()),
-        ("document_share", pa.float64()),
+        ("paragraph_share", pa.float64()),
         ("matched_grams", pa.int64()),
+        ("items", pa.list_(pa.string())),
+        ("excerpt", pa.large_string()),
     ]
 )
 
 
+@dataclass(frozen=True, eq=False)
+class Contamination:
+    """What was found, and what could not be searched for."""
+
+    rows: pa.Table
+    """One row per contaminated document (`SCHEMA`), in order of id."""
+    too_short: tuple[str, ...]
+    """Items of too few words."""
+    boilerplate: tuple[str, ...]
+    """Items of which more than half is boilerplate of these documents, so that a leak of them would be missed."""
+
+
 def contaminated(
-    ids: list[str], sources: list[str], texts: pa.ChunkedArray | pa.Array, items: pa.Table, config: DecontaminateConfig
+    ids: Sequence[str], sources: Sequence[str], texts: pa.ChunkedArray | pa.Array, items: pa.Table, config: DecontaminateConfig
 ) -> pa.Table:
-    """One row per contaminated document with the item it hits most, in order of id.
+    """One row per contaminated document with the items it holds, in order of id.
 
     Args:
         sources: of each document.
-        items: `id`, `text` of evaluation texts and held-out documents.
+        items: `id` and `text` of evaluation texts; several rows may share an id, such as a question and its answer.
     """
-    words, starts = word_hashes(texts)
-    item_ids = items["id"].to_pylist()
-    rows: dict[str, tuple] = {}
-    source_of = np.unique(np.array(sources, dtype=object).astype(str), return_inverse=True)[1]
-    item_words, item_starts = word_hashes(items["text"])
-    lengths = np.diff(item_starts)
-    sizes = [config.gram_words, *sorted({int(n) for n in lengths if SHORTEST_ITEM_WORDS <= n < config.gram_words})]
-    for size in sizes:
-        chosen = np.flatnonzero(lengths >= size) if size == config.gram_words else np.flatnonzero(lengths == size)
-        if not len(chosen):
-            continue
-        grams, gram_item = _item_grams(item_words, item_starts, chosen, size)
-        for document, row in _matches(words, starts, source_of, grams, gram_item, size, config).items():
-            known = rows.get(ids[document])
-            if known is None or (row[1], row[2]) > (known[1], known[2]):
-                rows[ids[document]] = (item_ids[row[0]], *row[1:])
-    ordered = [(name, *rows[name]) for name in sorted(rows)]
-    return pa.table([list(column) for column in zip(*ordered)] if ordered else [[] for _ in SCHEMA], schema=SCHEMA)
+    return search(ids, sources, texts, items, config).rows
 
 
-def _item_grams(
-    words: NDArray[np.uint64], starts: NDArray[np.int64], chosen: NDArray, size: int
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Distinct grams of the chosen items with the item each belongs to (a gram of several items stays with each)."""
-    grams, gram_starts = ngram_hashes(words, starts, size)
-    parts = [np.unique(grams[gram_starts[item] : gram_starts[item + 1]]) for item in chosen]
-    return np.concatenate(parts), np.repeat(chosen, [len(part) for part in parts])
+def search(
+    ids: Sequence[str], sources: Sequence[str], texts: pa.ChunkedArray | pa.Array, items: pa.Table, config: DecontaminateConfig
+) -> Contamination:
+    """As `contaminated`, with the items that could not be searched for."""
+    index = index_of(items, config)
+    return judge(ids, sources, texts, items["id"].to_pylist(), index, scan(texts, index), config)
 
 
-def _matches(
-    words: NDArray[np.uint64],
-    starts: NDArray[np.int64],
-    source_of: NDArray[np.int64],
-    grams: NDArray[np.uint64],
-    gram_item: NDArray[np.int64],
-    size: int,
+def index_of(items: pa.Table, config: DecontaminateConfig) -> GramIndex:
+    """The items' index, to be scanned with in any number of workers."""
+    return build_index(items["text"], match=config.match, gram_words=config.gram_words, least_words=config.least_item_words)
+
+
+def judge(
+    ids: Sequence[str],
+    sources: Sequence[str],
+    texts: pa.ChunkedArray | pa.Array,
+    item_ids: Sequence[str],
+    index: GramIndex,
+    hits: Hits,
     config: DecontaminateConfig,
-) -> dict[int, tuple[int, float, float, int]]:
-    document_grams, document_starts = ngram_hashes(words, starts, size)
-    sorted_grams = np.unique(grams)
-    place = np.minimum(np.searchsorted(sorted_grams, document_grams), len(sorted_grams) - 1)
-    hit = np.flatnonzero(sorted_grams[place] == document_grams)
-    document = np.searchsorted(document_starts, hit, side="right") - 1
-    pairs = np.unique(np.stack([document, place[hit]], 1), axis=0)
-    in_documents = np.bincount(pairs[:, 1], minlength=len(sorted_grams))
-    per_source = np.unique(np.stack([source_of[pairs[:, 0]], pairs[:, 1]], 1), axis=0)
-    in_sources = np.bincount(per_source[:, 1], minlength=len(sorted_grams))
-    common = (in_documents >= config.boilerplate_documents) & (in_sources >= config.boilerplate_sources)
-    pairs = pairs[~common[pairs[:, 1]]]
-    keep = ~common[np.searchsorted(sorted_grams, grams)]
-    grams, gram_item = grams[keep], gram_item[keep]
-    order = np.argsort(grams, kind="stable")
-    grams, gram_item = grams[order], gram_item[order]
-    item_sizes = np.bincount(gram_item, minlength=int(gram_item.max(initial=0)) + 1)
-    found: dict[int, tuple[int, float, float, int]] = {}
-    for document in np.unique(pairs[:, 0]).tolist():
-        first, last = np.searchsorted(pairs[:, 0], [document, document + 1])
-        mine = sorted_grams[pairs[first:last, 1]]
-        low, high = np.searchsorted(grams, mine), np.searchsorted(grams, mine, side="right")
-        items = np.concatenate([gram_item[a:b] for a, b in zip(low, high)])
-        counts = np.bincount(items, minlength=len(item_sizes))
-        shares = counts / np.maximum(item_sizes, 1)
-        best = int(np.argmax(shares))
-        distinct = len(np.unique(document_grams[document_starts[document] : document_starts[document + 1]]))
-        document_share = len(mine) / max(distinct, 1)
-        if shares[best] >= config.threshold or (size == config.gram_words and document_share >= config.threshold):
-            found[document] = (best, float(shares[best]), float(document_share), len(mine))
-    return found
+) -> Contamination:
+    """Decide over all documents at once, because boilerplate is a property of the corpus. Only documents with hits are read."""
+    source_of, num_sources = _numbered(sources)
+    kept = ~_boilerplate(hits, len(index.entry_starts) - 1, source_of, num_sources, config)
+    usable = np.ones(len(index.entry_starts) - 1, bool)
+    usable[np.unique(hits.entry[~kept])] = False
+    document, entry, end = hits.document[kept], hits.entry[kept], hits.end[kept]
+    found: list[dict] = []
+    edges = np.append(np.flatnonzero(np.diff(document, prepend=-1)), len(document))
+    for first, last in zip(edges, edges[1:]):
+        member = int(document[first])
+        entries = np.unique(entry[first:last])
+        pairs = np.concatenate([index.entry_item[index.entry_starts[one] : index.entry_starts[one + 1]] for one in entries.tolist()])
+        item, count = np.unique(pairs, return_counts=True)
+        share = count / index.item_grams[item]
+        text = texts[member].as_py()
+        paragraph = _paragraph_share(text, index, usable, config) if share.max() < config.threshold else 0.0
+        if share.max() < config.threshold and paragraph < config.threshold:
+            continue
+        order = np.lexsort((item, -share))
+        named = dict.fromkeys(item_ids[item[one]] for one in order.tolist() if share[one] >= config.threshold or one == order[0])
+        found.append(
+            {
+                "id": ids[member],
+                "source": sources[member],
+                "item": item_ids[item[order[0]]],
+                "item_share": float(share[order[0]]),
+                "paragraph_share": paragraph,
+                "matched_grams": len(entries),
+                "items": list(named),
+                "excerpt": _excerpt(text, int(end[first])),
+            }
+        )
+    found.sort(key=lambda row: row["id"])
+    searchable = index.item_grams > 0
+    lost = np.zeros(len(index.item_grams), np.int64)
+    for one in np.flatnonzero(~usable).tolist():
+        lost[index.entry_item[index.entry_starts[one] : index.entry_starts[one + 1]]] += 1
+    return Contamination(
+        rows=pa.Table.from_pylist(found, schema=SCHEMA),
+        too_short=tuple(item_ids[one] for one in np.flatnonzero(~searchable).tolist()),
+        boilerplate=tuple(
+            item_ids[one] for one in np.flatnonzero(searchable & (lost > (1 - config.threshold) * index.item_grams)).tolist()
+        ),
+    )
+
+
+def _numbered(sources: Sequence[str]) -> tuple[NDArray[np.int64], int]:
+    names, numbers = np.unique(np.asarray(sources, object).astype(str), return_inverse=True)
+    return numbers, len(names)
+
+
+def _boilerplate(
+    hits: Hits, num_entries: int, source_of: NDArray[np.int64], num_sources: int, config: DecontaminateConfig
+) -> NDArray[np.bool_]:
+    """Which hits are of grams too common to mean anything: over all sources, or in the hit's own source."""
+    if not len(hits.document):
+        return np.zeros(0, bool)
+    pairs = np.unique(hits.document * num_entries + hits.entry)  # each document once per gram
+    document, entry = pairs // num_entries, pairs % num_entries
+    cell, documents = np.unique(entry * num_sources + source_of[document], return_counts=True)
+    in_documents, in_sources = np.bincount(entry, minlength=num_entries), np.bincount(cell // num_sources, minlength=num_entries)
+    everywhere = (in_documents >= config.boilerplate_documents) & (in_sources >= config.boilerplate_sources)
+    size = np.bincount(source_of, minlength=num_sources)
+    limit = np.maximum(config.boilerplate_documents, config.boilerplate_source_fraction * size)[cell % num_sources]
+    templates = cell[documents >= limit]
+    return everywhere[hits.entry] | np.isin(hits.entry * num_sources + source_of[hits.document], templates)
+
+
+def _paragraph_share(text: str, index: GramIndex, usable: NDArray[np.bool_], config: DecontaminateConfig) -> float:
+    """The largest share of a paragraph's grams that items hold; paragraphs end at blank lines."""
+    hits = scan(pa.array(_BLANK_LINE.split(text), pa.large_string()), index)
+    grams = (hits.entry < index.num_grams) & usable[hits.entry]
+    matched = np.bincount(hits.document[grams], minlength=len(hits.num_grams))
+    long = hits.num_grams >= config.least_paragraph_words - config.gram_words + 1
+    return float((matched[long] / hits.num_grams[long]).max()) if long.any() else 0.0
+
+
+def _excerpt(text: str, end: int) -> str:
+    """The text before a byte position, cut at the front."""
+    return text.encode("utf-8")[max(0, end - 4 * EXCERPT_CHARS) : end].decode("utf-8", "ignore")[-EXCERPT_CHARS:]

@@ -28,13 +28,19 @@ def near_duplicates(
         quality: a score of each document, for `survivor="quality"`; without one, rules on text statistics give it.
     """
     signature, has_text = signatures(table["text"], fuzzy)
-    component = components(band_keys(signature, fuzzy), has_text)
+    return decided(table, components(band_keys(signature, fuzzy), has_text), survivors, quality=quality)
+
+
+def decided(
+    table: pa.Table, component: NDArray[np.int64], survivors: SurvivorConfig, *, quality: NDArray[np.floating] | None = None
+) -> pa.Table:
+    """As `near_duplicates`, for documents whose components are known; whole components, so that they can be decided one batch at a time."""
     if survivors.survivor == "quality" and quality is None:
         quality = _quality_by_rules(table["text"], component)
     return decide(table["id"].to_pylist(), table["source"].to_pylist(), table["text"], component, survivors, quality=quality)
 
 
-def _quality_by_rules(texts: pa.ChunkedArray, component: NDArray[np.int64]) -> NDArray[np.float64]:
+def _quality_by_rules(texts: pa.ChunkedArray, component: NDArray[np.int64]) -> NDArray[np.floating]:
     """Scores of text statistics, all members of a component by the rules of its most common content type."""
     statistics = text_statistics(texts)
     types = content_types(statistics)
