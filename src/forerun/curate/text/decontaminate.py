@@ -129,7 +129,7 @@ def judge(
     for first, last in zip(edges, edges[1:]):
         member = int(document[first])
         entries = np.unique(entry[first:last])
-        pairs = np.concatenate([index.entry_item[index.entry_starts[one] : index.entry_starts[one + 1]] for one in entries.tolist()])
+        pairs = np.concatenate([index.items_of(one) for one in entries.tolist()])
         item, count = np.unique(pairs, return_counts=True)
         share = count / index.item_grams[item]
         text = texts[member].as_py()
@@ -154,7 +154,7 @@ def judge(
     searchable = index.item_grams > 0
     lost = np.zeros(len(index.item_grams), np.int64)
     for one in np.flatnonzero(~usable).tolist():
-        lost[index.entry_item[index.entry_starts[one] : index.entry_starts[one + 1]]] += 1
+        lost[index.items_of(one)] += 1
     return Contamination(
         rows=pa.Table.from_pylist(found, schema=SCHEMA),
         too_short=tuple(item_ids[one] for one in np.flatnonzero(~searchable).tolist()),

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
+from pyarrow import ipc
 
 from forerun.base.errors import DataError
 from forerun.curate.ingest.streams import plain
@@ -165,7 +165,7 @@ def _yaml(file: Path, depth: int = 0) -> dict[str, Any]:
 
     Loader.add_multi_constructor("!", lambda loader, suffix, node: None)
     try:
-        config = yaml.load(file.read_text(encoding="utf-8"), Loader)  # noqa: S506 (a safe loader)
+        config = yaml.load(file.read_text(encoding="utf-8"), Loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DataError(f"{file} is not YAML: {str(error).splitlines()[0]}", hint="give a task file of lm-eval-harness") from None
     if not isinstance(config, dict):

@@ -48,6 +48,10 @@ class GramIndex:
     short_last: NDArray[np.uint64]
     """`[S]`, hash of its last words."""
 
+    def items_of(self, entry: int) -> NDArray[np.int32]:
+        """Items that hold an entry."""
+        return self.entry_item[int(self.entry_starts[entry]) : int(self.entry_starts[entry + 1])]
+
 
 @dataclass(frozen=True, eq=False)
 class Hits:
@@ -97,22 +101,21 @@ def scan(texts: pa.Array | pa.ChunkedArray, index: GramIndex) -> Hits:
     """All occurrences of the index's grams and short items in some documents."""
     tables = spelling(index.match)
     content, offsets = buffers(texts)
-    return Hits(
-        *_scan(
-            content,
-            offsets,
-            tables.low,
-            tables.wide,
-            index.gram_words,
-            index.least_words,
-            *index.gram_table,
-            *index.last_table,
-            index.short_words,
-            index.short_hash,
-            index.short_last,
-            index.num_grams,
-        )
+    document, entry, end, num_grams = _scan(
+        content,
+        offsets,
+        tables.low,
+        tables.wide,
+        index.gram_words,
+        index.least_words,
+        *index.gram_table,
+        *index.last_table,
+        index.short_words,
+        index.short_hash,
+        index.short_last,
+        index.num_grams,
     )
+    return Hits(*(np.asarray(array, np.int64) for array in (document, entry, end, num_grams)))
 
 
 def _table(keys: NDArray[np.uint64], entries: NDArray[np.int32]) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.uint64]]:
