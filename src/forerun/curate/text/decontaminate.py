@@ -137,12 +137,12 @@ def judge(
         if share.max() < config.threshold and paragraph < config.threshold:
             continue
         order = np.lexsort((item, -share))
-        named = dict.fromkeys(item_ids[item[one]] for one in order.tolist() if share[one] >= config.threshold or one == order[0])
+        named = dict.fromkeys(item_ids[int(item[one])] for one in order.tolist() if share[one] >= config.threshold or one == order[0])
         found.append(
             {
                 "id": ids[member],
                 "source": sources[member],
-                "item": item_ids[item[order[0]]],
+                "item": item_ids[int(item[order[0]])],
                 "item_share": float(share[order[0]]),
                 "paragraph_share": paragraph,
                 "matched_grams": len(entries),
