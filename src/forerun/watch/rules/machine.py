@@ -10,7 +10,8 @@ from forerun.watch.case import Case, finite
 from forerun.watch.report import Finding
 from forerun.watch.rules import past
 
-GROWTH = 0.05  # assumed: memory that grew by a twentieth over the last third of the rows and keeps growing
+GROWTH = 0.05  # assumed: memory that grew by a twentieth over a window and keeps growing
+WINDOWS = (1 / 3, 1 / 6)  # assumed: last shares of the rows that are looked at; a young leak is still flat in most of the longer one
 TREND = 0.8  # assumed: rank correlation of memory with time that counts as steady growth
 LATE_SAVES = 2.0  # assumed: intervals without a save
 SLOW_SAVE = 3.0  # assumed: times the usual duration of a save
@@ -21,15 +22,15 @@ def memory_growth(case: Case) -> list[Finding]:
     growing, judged = [], 0
     for host, logged in _hosts(case).items():
         series = finite(logged)
-        late = (series.step >= past.WARM_FRACTION * case.num_steps) & (np.arange(len(series)) >= len(series) * 2 // 3)
-        value, step = series.value[late], series.step[late]
-        if len(value) < past.MIN_PAST:
-            continue
-        judged += 1
-        medians = np.array([np.median(part) for part in np.array_split(value, 10)])
-        trend = float(np.corrcoef(np.arange(10), np.argsort(np.argsort(medians)))[0, 1])
-        if medians[-1] > medians[0] * (1 + GROWTH) and medians[-1] > medians[-3] and trend >= TREND:
-            growing.append((float(medians[-1] / medians[0]), host, float(medians[-1]), float(medians[0]), int(step[0])))
+        begin = np.searchsorted(series.step, past.WARM_FRACTION * case.num_steps)
+        windows = [
+            rows for share in WINDOWS if len(rows := np.arange(max(int(len(series) * (1 - share)), begin), len(series))) >= past.MIN_PAST
+        ]
+        judged += bool(windows)
+        grown = [found for rows in windows if (found := _growth(series.value[rows]))]
+        if grown:
+            before, now = max(grown, key=lambda found: found[1] / found[0])
+            growing.append((now / before, host, now, before, int(series.step[windows[0][0]])))
     if not judged:
         return [
             Finding(rule="memory_growth", state="cannot_tell", metric="memory_gib", evidence="memory is not logged, or has too few rows")
@@ -62,6 +63,14 @@ def memory_growth(case: Case) -> list[Finding]:
             false_alarm_rate=limit.false_alarm_rate,
         )
     ]
+
+
+def _growth(value: np.ndarray) -> tuple[float, float] | None:
+    """First and last median of ten when they grew and kept growing; else None."""
+    medians = np.array([np.median(part) for part in np.array_split(value, 10)])
+    trend = float(np.corrcoef(np.arange(10), np.argsort(np.argsort(medians)))[0, 1])
+    grew = medians[-1] > medians[0] * (1 + GROWTH) and medians[-1] > medians[-3] and trend >= TREND
+    return (float(medians[0]), float(medians[-1])) if grew else None
 
 
 def checkpoint(case: Case) -> list[Finding]:

@@ -105,8 +105,11 @@ def _stopped(case: Case) -> list[Problem]:
         if len(series) < 3:
             continue
         lag, every = last - int(series.step[-1]), float(np.median(np.diff(series.step[-200:])))
-        if lag > patience * every and lag > 0.01 * last:
-            words = f"{metric} ends at step {series.step[-1]:,}, the record goes on to {last:,}{_successor(case, series, metric)}"
+        if lag <= every or lag <= 0.01 * last:
+            continue
+        successor = _successor(case, series, metric)
+        if lag > patience * every or successor:
+            words = f"{metric} ends at step {series.step[-1]:,}, the record goes on to {last:,}{successor}"
             problems.append(Problem(metric, words, "record_stopped"))
     return problems
 
