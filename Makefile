@@ -1,5 +1,5 @@
 # Two commands are enough: `make demo` and `make test`. Both make .venv from pinned requirements first.
-.PHONY: setup setup-dev demo test bench lock
+.PHONY: setup setup-dev demo test bench lock web test-browser
 VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime-installed
@@ -28,6 +28,15 @@ demo: $(RUNTIME)
 
 test: $(DEV)
 	@$(BIN)/python -m pytest -n auto $(ARGS)
+
+# The front end is committed as built; this builds it again from web/ (Node 20.19 or newer). Users never need it.
+web:
+	@cd web && npm ci --no-audit --no-fund && npm run build
+
+# Clicks through the site in Debian's chromium; installs what only these tests need.
+test-browser: $(DEV)
+	@tools/browser-setup $(BIN)/python
+	@$(BIN)/python -m pytest -m browser -p no:xdist $(ARGS)
 
 # Benchmarks install their peers in environments of their own; each prints ratios measured in one run.
 bench: $(DEV)

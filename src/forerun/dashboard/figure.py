@@ -1,140 +1,107 @@
-"""One kind of figure: bands, then lines and points, as SVG with its numbers as CSV beside it and a text alternative inside."""
+"""A chart on a page: the drawing that needs no script, its numbers as table and CSV, and what a script needs to make it live.
+
+The script reads the same CSV a person can download; where a line comes from a run it can also read every recorded row, and new
+rows as they are written.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forerun.dashboard.html import Markup, join, tag
+from forerun.base.chart import Chart, Line
+from forerun.dashboard.html import Markup, tag
 
-WIDTH, HEIGHT = 720, 380
-LEFT, RIGHT, TOP, BOTTOM = 70, 18, 16, 56
-NUM_TICKS = 6
-
-
-@dataclass(frozen=True, kw_only=True)
-class Band:
-    """A shaded region between two curves."""
-
-    x: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
-    label: str
+TABLE_ROWS = 24  # assumed: rows of a figure's own table; the CSV holds them all
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """A curve; `marker` draws points instead, told apart by shape as well as colour."""
+class Source:
+    """Where a line's full rows are."""
 
-    x: Sequence[float]
-    y: Sequence[float]
-    label: str
-    style: int = 0
-    """Which of the six colours and dashes."""
-    marker: str = ""
-    """`circle`, `square` or empty."""
+    run: str
+    metric: str
+    x_factor: float = 1.0
+    """Steps to the figure's x: 100 / num_steps where x is a share of the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure with a finding as its title."""
+    """One figure of a page."""
 
-    title: str
-    x_label: str
-    y_label: str
-    bands: Sequence[Band] = ()
-    lines: Sequence[Line] = ()
-    log_x: bool = False
+    key: str
+    """Unique on its page: names the file of its numbers, and the figure in links."""
+    chart: Chart
+    sources: Sequence[Source | None] = ()
+    """Per line of the chart; empty when no line comes from a run's rows."""
+    interactive: bool = True
+    """Small figures of few points stay drawings."""
 
     def csv(self) -> str:
-        """All numbers: series, x, y or low and high."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["series", self.x_label, self.y_label, "low", "high"])
-        for band in self.bands:
-            writer.writerows([band.label, x, "", low, high] for x, low, high in zip(band.x, band.low, band.high))
-        for line in self.lines:
-            writer.writerows([line.label, x, y, "", ""] for x, y in zip(line.x, line.y))
-        return out.getvalue()
+        """All numbers drawn."""
+        return self.chart.csv()
 
-    def render(self, csv_link: str) -> Markup:
-        """`<figure>` with caption, drawing, legend and a link to the numbers."""
-        marks = tag("ul", *(tag("li", item.label, class_=_class(item)) for item in (*self.bands, *self.lines)), class_="legend")
-        caption = tag("figcaption", tag("strong", self.title), marks, tag("a", "numbers (CSV)", href=csv_link))
-        return tag("figure", caption, self._svg())
+    def render(self, csv_link: str, rows_root: str = "") -> Markup:
+        """`<figure>` with its finding, legend, drawing, links and table.
 
-    def _svg(self) -> Markup:
-        xs = [value for item in (*self.bands, *self.lines) for value in item.x]
-        ys = [value for band in self.bands for value in (*band.low, *band.high)] + [value for line in self.lines for value in line.y]
-        x_axis = _Axis(xs, LEFT, WIDTH - RIGHT, log=self.log_x)
-        y_axis = _Axis(ys, HEIGHT - BOTTOM, TOP, log=False)
-        parts = [tag("title", f"{self.title}. {self._in_words()}"), *self._grid(x_axis, y_axis)]
-        for band in self.bands:
-            upper = [f"{x_axis(x):.1f},{y_axis(high):.1f}" for x, high in zip(band.x, band.high)]
-            lower = [f"{x_axis(x):.1f},{y_axis(low):.1f}" for x, low in zip(band.x, band.low)]
-            parts.append(tag("polygon", points=" ".join([*upper, *reversed(lower)]), class_="band"))
-        for line in self.lines:
-            points = [(x_axis(x), y_axis(y)) for x, y in zip(line.x, line.y) if math.isfinite(y)]
-            if line.marker:
-                parts += [_mark(line, x, y) for x, y in points]
-            else:
-                parts.append(tag("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), class_=_class(line)))
-        return tag("svg", join(parts), viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img")
+        Args:
+            csv_link: where `csv()` will lie, relative to the page.
+            rows_root: folder of the runs' rows relative to the page, for figures with sources.
+        """
+        chart = self.chart
+        items = (*chart.bands, *chart.lines)
+        legend = tag(
+            "ul", *(tag("li", item.label, class_=item.css if isinstance(item, Line) else "band") for item in items), class_="legend"
+        )
+        caption = tag("figcaption", tag("strong", chart.title), legend)
+        drawing = tag("div", Markup(chart.inline()), class_="plot")
+        below = tag("p", tag("a", "numbers (CSV)", href=csv_link, aria_label=f"numbers of {self.key} (CSV)"), class_="links")
+        spec = json.dumps(self._spec(csv_link, rows_root)) if self.interactive else None
+        return tag("figure", caption, drawing, below, self._table(), id=self.key, data_figure=spec)
 
-    def _grid(self, x_axis: _Axis, y_axis: _Axis) -> list[Markup]:
-        parts = []
-        for value, label in y_axis.ticks():
-            y = f"{y_axis(value):.1f}"
-            parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid"))
-            parts.append(tag("text", label, x=LEFT - 8, y=y, class_="tick", text_anchor="end", dominant_baseline="middle"))
-        for value, label in x_axis.ticks():
-            parts.append(tag("text", label, x=f"{x_axis(value):.1f}", y=HEIGHT - BOTTOM + 20, class_="tick", text_anchor="middle"))
-        parts.append(tag("text", self.x_label, x=(LEFT + WIDTH - RIGHT) // 2, y=HEIGHT - 10, class_="axis", text_anchor="middle"))
-        middle = (TOP + HEIGHT - BOTTOM) // 2
-        parts.append(tag("text", self.y_label, x=14, y=middle, class_="axis", text_anchor="middle", transform=f"rotate(-90 14 {middle})"))
-        return parts
+    def _spec(self, csv_link: str, rows_root: str) -> dict[str, object]:
+        sources = self.sources or [None] * len(self.chart.lines)
+        lines = []
+        for line, source in zip(self.chart.lines, sources):
+            entry: dict[str, object] = {"label": line.label, "style": line.style % 6, "marker": line.marker}
+            if source is not None:
+                entry |= {"run": source.run, "metric": source.metric, "factor": source.x_factor}
+            lines.append(entry)
+        return {
+            "x": self.chart.x_label,
+            "y": self.chart.y_label,
+            "logX": self.chart.log_x,
+            "csv": csv_link,
+            "rows": rows_root,
+            "lines": lines,
+            "bands": [band.label for band in self.chart.bands],
+            "marks": [{"x": mark.x, "label": mark.label} for mark in self.chart.marks],
+        }
 
-    def _in_words(self) -> str:
-        ends = [f"{line.label}: {line.y[0]:.4g} to {line.y[-1]:.4g}" for line in self.lines if len(line.y)]
-        ends += [f"{band.label}: {band.low[-1]:.4g} to {band.high[-1]:.4g} at the end" for band in self.bands if len(band.x)]
-        return "; ".join(ends)
-
-
-class _Axis:
-    """Places values between two pixels."""
-
-    def __init__(self, values: Sequence[float], start: float, stop: float, *, log: bool) -> None:
-        finite = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
-        low, high = min(finite), max(finite)
-        if low == high:
-            low, high = low - 0.5, high + 0.5
-        margin = 0.0 if log else 0.04 * (high - low)
-        self._low, self._high = (math.log10(low), math.log10(high)) if log else (low - margin, high + margin)
-        self._start, self._stop, self._log = start, stop, log
-
-    def __call__(self, value: float) -> float:
-        place = math.log10(value) if self._log else value
-        return self._start + (place - self._low) / (self._high - self._low) * (self._stop - self._start)
-
-    def ticks(self) -> list[tuple[float, str]]:
-        if self._log:
-            powers = range(math.ceil(self._low), math.floor(self._high) + 1)
-            return [(10.0**power, f"1e{power}") for power in powers]
-        raw = (self._high - self._low) / NUM_TICKS
-        scale = 10 ** math.floor(math.log10(raw))
-        step = next(factor * scale for factor in (1, 2, 5, 10) if factor * scale >= raw)
-        first = math.ceil(self._low / step)
-        return [(index * step, f"{index * step:.10g}") for index in range(first, math.floor(self._high / step) + 1)]
+    def _table(self) -> Markup:
+        chart = self.chart
+        rows: list[Markup] = []
+        total = sum(len(line.x) for line in chart.lines) + sum(len(band.x) for band in chart.bands)
+        stride = max(1, math.ceil(total / TABLE_ROWS))
+        for line in chart.lines:
+            rows += [_row(line.label, x, f"{y:.6g}") for x, y in _thinned(list(zip(line.x, line.y)), stride)]
+        for band in chart.bands:
+            points = _thinned(list(zip(band.x, band.low, band.high)), stride)
+            rows += [_row(band.label, x, f"{low:.6g} to {high:.6g}") for x, low, high in points]
+        caption = "All numbers drawn" if stride == 1 else f"Every {stride}th number drawn; the CSV holds all {total}"
+        head = tag("tr", *(tag("th", name, scope="col") for name in ("series", chart.x_label, chart.y_label)))
+        inner = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *rows))
+        scroll = tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=f"Numbers of {self.key}")
+        return tag("details", tag("summary", "Numbers as a table"), scroll)
 
 
-def _class(item: Band | Line) -> str:
-    return "band" if isinstance(item, Band) else f"line s{item.style % 6}" + (f" {item.marker}" if item.marker else "")
+def _row(label: str, x: float, y: str) -> Markup:
+    return tag("tr", tag("th", label, scope="row"), tag("td", f"{x:.6g}", class_="number"), tag("td", y, class_="number"))
 
 
-def _mark(line: Line, x: float, y: float) -> Markup:
-    if line.marker == "square":
-        return tag("rect", x=f"{x - 4:.1f}", y=f"{y - 4:.1f}", width=8, height=8, class_=f"point s{line.style % 6}")
-    return tag("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=4, class_=f"point s{line.style % 6}")
+def _thinned(points: list[tuple[float, ...]], stride: int) -> list[tuple[float, ...]]:
+    """Every `stride`-th point, the last one included."""
+    kept = points[::stride]
+    return kept if not points or kept[-1] is points[-1] else [*kept, points[-1]]

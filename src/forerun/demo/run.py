@@ -18,6 +18,7 @@ from forerun.base.lab import Lab
 from forerun.curate.build import build_store
 from forerun.curate.text.pipeline import clean
 from forerun.dashboard.build import build_site
+from forerun.dashboard.lab_files import Planner
 from forerun.demo.corpus.gather import gather
 from forerun.demo.promise import promise_text
 from forerun.demo.settings import DemoSettings
@@ -28,6 +29,7 @@ from forerun.ladder.promise import promise_rung
 from forerun.ladder.run import LADDER_METRIC, run_ladder, rungs_of
 from forerun.ladder.store import keep
 from forerun.loader.manifest import Manifest
+from forerun.plan.page_inputs import page_inputs, plan_of, planned_of
 from forerun.record.reader import open_run
 from forerun.registry.changes import close
 from forerun.registry.gate import closed
@@ -91,7 +93,7 @@ def run_demo(lab: Lab, settings: DemoSettings, *, corpus: str, say: Callable[[st
     clock.part("train", lambda: _train(lab, big, registration, promised, rungs, say))
     verdict: Verdict = clock.part("verdict", lambda: _verdict(lab, registration, say))
     site = lab.root / "site"
-    clock.part("site", lambda: build_site(lab, site))
+    clock.part("site", lambda: build_site(lab, site, Planner(plan=plan_of, planned=planned_of, inputs=page_inputs())))
     return Outcome(verdict, site, clock.seconds, share)
 
 

@@ -1,0 +1,35 @@
+"""Numbers with their meaning: every number on a page says, on hover, what it is, in which unit, and all its digits."""
+
+from __future__ import annotations
+
+import math
+
+from forerun.dashboard.html import Markup, Piece, tag
+from forerun.dashboard.page_terms import entry_of
+
+
+def number(value: float | int | None, term: str, shown: str | None = None) -> Markup:
+    """A value with its glossary entry as hover text; absent values are a dash.
+
+    Args:
+        term: metric name or glossary entry.
+        shown: how it is written; 4 significant digits by default.
+    """
+    meaning = hover(term)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return tag("span", "–", title=f"not measured. {meaning}", class_="n")
+    written = shown if shown is not None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    return tag("data", written, value=repr(value), title=meaning, class_="n")
+
+
+def hover(term: str) -> str:
+    """What a glossary entry says, on one line. An unknown name is our own mistake."""
+    entry = entry_of(term)
+    unit = f" ({entry.unit})" if entry.unit else ""
+    better = f" {entry.better.capitalize()} is better." if entry.better else ""
+    return f"{entry.name}{unit}: {entry.definition}.{better}"
+
+
+def heading(label: Piece, term: str, up: str = "") -> Markup:
+    """A column head or label that leads to its glossary entry, for those who cannot hover."""
+    return tag("a", label, href=f"{up}glossary.html#{entry_of(term).name}", title=hover(term), class_="term")

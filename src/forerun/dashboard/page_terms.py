@@ -1,0 +1,66 @@
+"""The glossary of the pages: names that are shown but never logged, beside `base/terms.py`, whose names are metrics and counts."""
+
+from __future__ import annotations
+
+from forerun.base.terms import TERMS, Term, term_of
+
+PAGE_TERMS: tuple[Term, ...] = (
+    Term(name="load_fraction", unit="", definition="share of a layer's assignments that go to one expert; 1/num_experts is perfect"),
+    Term(name="step", unit="steps", definition="finished optimizer steps"),
+    Term(name="num_steps", unit="steps", definition="optimizer steps the run is planned to take"),
+    Term(name="fraction_done", unit="", definition="steps taken / steps planned"),
+    Term(
+        name="forward_flops_per_token",
+        unit="FLOPs per token",
+        definition="forward FLOPs of one token: 2 per multiply-add, by part of the model",
+    ),
+    Term(name="compute_fraction", unit="", definition="compute of a run or rung / compute of the run it is held against", better="lower"),
+    Term(
+        name="memory_bytes",
+        unit="bytes",
+        definition="planned memory of one device: weights, optimizer state, gradients, kept activations, buffers",
+    ),
+    Term(
+        name="network_bytes_per_step",
+        unit="bytes per step",
+        definition="planned bytes one device sends each step, inside and beyond its scale-up domain",
+    ),
+    Term(name="step_bound_s", unit="s", definition="shortest possible step, were this resource all that counts"),
+    Term(name="days", unit="days", definition="pure stepping time of the whole run at the stated mfu"),
+    Term(name="energy_mwh", unit="MWh", definition="devices x power x days x 1.5 for hosts, network and cooling"),
+    Term(name="checkpoint_bytes", unit="bytes", definition="one copy of float32 weights and optimizer state"),
+    Term(name="num_devices", unit="devices", definition="devices the mesh spans: replica x data x expert"),
+    Term(name="num_promises", unit="promises", definition="experiments registered before their run began"),
+    Term(name="interval90", unit="", definition="range stated before the run to hold the outcome with 90% confidence"),
+    Term(name="interval50", unit="", definition="range stated before the run to hold the outcome with 50% confidence"),
+    Term(name="signed_error", unit="", definition="(outcome - point forecast) / outcome; positive when the forecast was too low"),
+    Term(name="seed_noise", unit="", definition="relative standard deviation of the end between seeds of one rung", better="lower"),
+    Term(
+        name="floor",
+        unit="nats per token",
+        definition="irreducible loss: what the loss would tend to with unbounded compute, assumed or fitted",
+    ),
+    Term(name="belief", unit="", definition="weight the forecaster gives to this value; all weights sum to 1"),
+    Term(
+        name="false_alarm_rate", unit="", definition="share of healthy replayed runs in which the rule alarms at any time", better="lower"
+    ),
+    Term(name="num_runs", unit="runs", definition="runs counted"),
+    Term(name="detected", unit="", definition="share of planted incidents that raised an alarm", better="higher"),
+    Term(name="detection_delay", unit="steps", definition="median steps from the planted incident to its first alarm", better="lower"),
+    Term(name="diagnosed", unit="", definition="share of found incidents whose cause is among the first two candidates", better="higher"),
+    Term(name="quality_share", unit="", definition="share of a domain's tokens in one quality bucket, q0 lowest, q4 best"),
+    Term(name="confidence", unit="", definition="weight of a cause among the candidates of one report, 0 to 1"),
+    Term(name="evidence", unit="", definition="what a rule saw: value, limit and step, in words"),
+    Term(name="num_tokens", unit="tokens", definition="tokens of the store, end-of-document tokens included"),
+    Term(name="num_documents", unit="documents", definition="documents, each counted once"),
+)
+
+GLOSSARY: tuple[Term, ...] = (*TERMS, *PAGE_TERMS)
+_PAGE = {term.name: term for term in PAGE_TERMS}
+
+
+def entry_of(name: str) -> Term:
+    """The glossary entry of a metric or shown name. What no page could explain must not be on a page: our own mistake."""
+    entry = _PAGE.get(name) or term_of(name)
+    assert entry is not None, f"{name!r} is not in the glossary"
+    return entry

@@ -1,0 +1,1 @@
+"""The pages, one module a kind; each gives its `Page`s from the lab's files."""

@@ -1,0 +1,148 @@
+"""The front page: what is running and whether it is on course, what was promised and how it ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from forerun.base import units
+from forerun.dashboard.desk import Desk, Page
+from forerun.dashboard.html import Markup, Piece, table, tag
+from forerun.dashboard.lab_files import LabFiles, Promise
+from forerun.dashboard.numbers import number
+from forerun.dashboard.page import paragraph, region, state
+from forerun.dashboard.panels import EVAL
+from forerun.dashboard.run_view import RunView
+from forerun.registry.calibration import wilson
+
+
+def pages(files: LabFiles) -> Iterator[Page]:
+    """One page."""
+    yield Page(path="index.html", title="The lab at a glance", content=lambda desk: front(files, desk))
+
+
+def front(files: LabFiles, desk: Desk) -> list[Piece]:
+    """Running now, then the story of every confirmatory promise, then counts and lists."""
+    stories = [_story(files, promise, desk) for promise in reversed(files.promises) if promise.text["kind"] == "confirmatory"]
+    problems = tag("ul", *(tag("li", problem) for problem in files.problems))
+    return [
+        region("now", *_running(files, desk)),
+        region("stories", *stories),
+        region("promises", *_promises(files, desk)),
+        region("runs", tag("h2", "Runs"), _runs(files, desk)),
+        region("problems", *([tag("h2", "Files that cannot be read"), problems] if files.problems else [])),
+    ]
+
+
+def _running(files: LabFiles, desk: Desk) -> list[Piece]:
+    running = [run for run in files.runs.values() if not run.ended and run.last_step >= 0]
+    if not running:
+        return [tag("h2", "Running now"), paragraph("Nothing is running.")]
+    entries = []
+    for run in running:
+        report = files.report_of(run)
+        words = report.words().partition(": ")[2]
+        entries.append(
+            tag(
+                "li",
+                desk.link(run.name, f"runs/{run.name}.html"),
+                " is ",
+                state(report.state),
+                " at step ",
+                number(run.last_step, "step"),
+                " of ",
+                number(run.info.num_steps or None, "num_steps"),
+                f": {words}.",
+            )
+        )
+    return [tag("h2", "Running now"), tag("ul", *entries, class_="running")]
+
+
+def _story(files: LabFiles, promise: Promise, desk: Desk) -> Markup:
+    prediction, run, metric = promise.text["prediction"], files.run_of(promise), promise.text["metric"]
+    words = promise.verdict["words"] if promise.verdict else "No verdict yet."
+    trained = [" It was trained as ", desk.link(run.name, f"runs/{run.name}.html"), "."] if run else [" It has not been started."]
+    return tag(
+        "section",
+        tag("h2", desk.link(promise.text["title"], f"experiments/{promise.name}.html")),
+        paragraph(promise.text["hypothesis"], class_="lead"),
+        paragraph(
+            f"Before launch, on {promise.time}, the lab promised that {metric} would end at ",
+            number(prediction["point"], metric, f"{prediction['point']:.4f}"),
+            ", and with 90% confidence between ",
+            number(prediction["low90"], "interval90", f"{prediction['low90']:.4f}"),
+            " and ",
+            number(prediction["high90"], "interval90", f"{prediction['high90']:.4f}"),
+            ".",
+            *trained,
+        ),
+        paragraph(state(promise.answer), " ", words),
+    )
+
+
+def _promises(files: LabFiles, desk: Desk) -> list[Piece]:
+    counts = Counter(promise.answer for promise in files.promises)
+    facts = [desk.fact(word, counts.get(word, 0), "num_promises") for word in ("open", "kept", "missed", "undecided", "deviated")]
+    never = [promise for promise in files.promises if promise.closing is None]
+    listed: list[Piece] = []
+    for promise in never:
+        listed += [", " if listed else "", desk.link(promise.name, f"experiments/{promise.name}.html")]
+    return [
+        tag("h2", "Promises"),
+        tag("dl", desk.fact("registered", len(files.promises), "num_promises"), *facts, class_="facts"),
+        paragraph("Never closed: ", *(listed or ["none"]), "."),
+        tag("h3", "Calibration"),
+        _calibration(files),
+    ]
+
+
+def _calibration(files: LabFiles) -> Markup:
+    scored = [
+        promise.verdict
+        for promise in files.promises
+        if promise.verdict and promise.text["kind"] == "confirmatory" and promise.verdict["inside90"] is not None
+    ]
+    if not scored:
+        return paragraph("No confirmatory prediction has been scored yet.")
+    rows = []
+    for name, share in (("inside50", "50%"), ("inside90", "90%")):
+        held = sum(verdict[name] for verdict in scored)
+        low, high = wilson(held, len(scored))
+        where = f"{low:.0%} to {high:.0%}"
+        rows.append(
+            (share, number(len(scored), "num_promises"), number(held, "num_promises"), number(held / len(scored), "coverage", where))
+        )
+    return table(
+        ["interval", "scored", "held", "share held, 95% interval"], rows, caption="How often confirmatory intervals held their outcome"
+    )
+
+
+def _runs(files: LabFiles, desk: Desk) -> Markup:
+    if not files.runs:
+        return paragraph("No run yet.")
+    heads = [
+        "run",
+        "promise",
+        "state",
+        desk.term("done", "fraction_done"),
+        desk.term(f"{EVAL}, nats per token", "macro_loss_nats"),
+        desk.term("tokens per second", "tokens_per_second"),
+    ]
+    return table(heads, [_row(files, run, desk) for run in files.runs.values()], caption="All runs of this lab")
+
+
+def _row(files: LabFiles, run: RunView, desk: Desk) -> tuple[Piece, ...]:
+    series, speed = run.series(EVAL), run.series("tokens_per_second").value
+    promise = files.promise_of(run)
+    promised = desk.link(promise.name, f"experiments/{promise.name}.html") if promise else state("off_course", "unregistered")
+    usual = float(np.median(speed)) if len(speed) else None
+    return (
+        desk.link(run.name, f"runs/{run.name}.html"),
+        promised,
+        run.ended or "running",
+        number(run.done, "fraction_done", f"{run.done:.0%}"),
+        number(series.last, "macro_loss_nats", f"{series.last:.4f}") if len(series) else "",
+        number(usual, "tokens_per_second", units.count(usual)) if usual is not None and np.isfinite(usual) else "",
+    )

@@ -1,0 +1,1 @@
+function e(e,t={},...n){let r=document.createElement(e);for(let[e,n]of Object.entries(t))n===!0?r.setAttribute(e,``):n!==!1&&r.setAttribute(e,n);return r.append(...n),r}export{e as t};

@@ -1,0 +1,1 @@
+var e=[];function t(t){e.push(t)}function n(t,n){for(let r of e)r(t,n)}export{n,t};

@@ -1,0 +1,29 @@
+import { defineConfig } from "vite";
+
+// One file an entry, shared code in chunks/, one style sheet; names without hashes, as the pages name them.
+export default defineConfig({
+  base: "./",
+  publicDir: "public",
+  build: {
+    outDir: "../src/forerun/dashboard/static",
+    emptyOutDir: true,
+    target: "es2022",
+    modulePreload: false,
+    cssCodeSplit: false,
+    assetsInlineLimit: 0,
+    reportCompressedSize: false,
+    rolldownOptions: {
+      input: {
+        site: "src/site.ts",
+        compare: "src/compare.ts",
+        plan: "src/plan.ts",
+        glossary: "src/glossary.ts",
+      },
+      output: {
+        entryFileNames: "[name].js",
+        chunkFileNames: "chunks/[name].js",
+        assetFileNames: "site[extname]",
+      },
+    },
+  },
+});
