@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from forerun.base.chart import Band, Chart, Line
 from forerun.base.files import write_atomic
 from forerun.ladder.answer import Forecast
-from forerun.ladder.svg import Band, Chart, Line
 
 
 def draw_forecast(forecast: Forecast, folder: Path, *, outcome: tuple[np.ndarray, np.ndarray] | None = None) -> list[Path]:
@@ -20,11 +20,11 @@ def draw_forecast(forecast: Forecast, folder: Path, *, outcome: tuple[np.ndarray
     return [_band_figure(forecast, folder, outcome), _floor_figure(forecast, folder)]
 
 
-def write_figure(folder: Path, name: str, chart: Chart, header: str, rows: Sequence[Sequence[float | str]]) -> Path:
+def write_figure(folder: Path, name: str, chart: Chart, footer: str, header: str, rows: Sequence[Sequence[float | str]]) -> Path:
     """One SVG and the numbers it was drawn from, under the same name."""
     table = "\n".join([header, *(",".join(f"{cell:.8g}" if isinstance(cell, float) else str(cell) for cell in row) for row in rows), ""])
     write_atomic(folder / f"{name}.csv", table.encode())
-    write_atomic(folder / f"{name}.svg", chart.render().encode())
+    write_atomic(folder / f"{name}.svg", chart.file(footer).encode())
     return folder / f"{name}.svg"
 
 
@@ -43,20 +43,21 @@ def _band_figure(forecast: Forecast, folder: Path, outcome: tuple[np.ndarray, np
         bands = [forecast.band_at(min(float(value), 1.0)) for value in at]
         inside = sum(band.low90 <= loss <= band.high90 for band, loss in zip(bands, losses))
         finding = f"{inside} of {len(losses)} evaluations inside the 90% band"
-        lines.append(Line(x=list(at * 100), y=list(losses), label="outcome", colour="#b3361b", marker="circle"))
+        lines.append(Line(x=list(at * 100), y=list(losses), label="outcome", style=1, marker="circle"))
         rows += [("outcome", float(value), float(loss), "", "", "", "") for value, loss in zip(at, losses)]
     chart = Chart(
         title=f"Forecast from {len(forecast.rungs)} rungs: {finding}",
         x_label="progress of the run, percent of steps",
         y_label=f"{forecast.eval}, as the rungs were measured",
-        footer=_footer(forecast, "forecast.csv"),
         bands=[
             Band(x=x, low=[point.low90 for point in curve], high=[point.high90 for point in curve], label="90%"),
-            Band(x=x, low=[point.low50 for point in curve], high=[point.high50 for point in curve], label="50%", opacity=0.3),
+            Band(x=x, low=[point.low50 for point in curve], high=[point.high50 for point in curve], label="50%"),
         ],
         lines=lines,
     )
-    return write_figure(folder, "forecast", chart, "series,fraction,loss,low90,high90,low50,high50", rows)
+    return write_figure(
+        folder, "forecast", chart, _footer(forecast, "forecast.csv"), "series,fraction,loss,low90,high90,low50,high50", rows
+    )
 
 
 def _floor_figure(forecast: Forecast, folder: Path) -> Path:
@@ -66,20 +67,24 @@ def _floor_figure(forecast: Forecast, folder: Path) -> Path:
         title=f"The final loss moves from {min(finals):.3f} to {max(finals):.3f} with the floor",
         x_label="floor (irreducible loss), same unit",
         y_label=f"final {forecast.eval}",
-        footer=_footer(forecast, "floor_profile.csv"),
         lines=[
             Line(x=[point.floor for point in profile], y=finals, label="final if the floor were this"),
             Line(
                 x=[point.floor for point in profile if point.weight >= 0.05],
                 y=[point.final for point in profile if point.weight >= 0.05],
                 label="holds 5% of belief or more",
-                colour="#b3361b",
+                style=1,
                 marker="square",
             ),
         ],
     )
     return write_figure(
-        folder, "floor_profile", chart, "floor,final,belief", [(point.floor, point.final, point.weight) for point in profile]
+        folder,
+        "floor_profile",
+        chart,
+        _footer(forecast, "floor_profile.csv"),
+        "floor,final,belief",
+        [(point.floor, point.final, point.weight) for point in profile],
     )
 
 
