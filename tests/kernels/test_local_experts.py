@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 
 from forerun.kernels.grouped_matmul import grouped_matmul, grouped_matmul_reference
-from forerun.parallel.config import TransportConfig
+from forerun.parallel.config import TransportConfig, rows_within
 from forerun.parallel.contract import ExpertParams
-from forerun.parallel.local import rows_per_block, run_experts, slots_per_expert, sort_by_expert
+from forerun.parallel.layout import rows_per_block
+from forerun.parallel.local import run_experts
+from forerun.parallel.order import sort_by_expert
 
 D, F = 8, 12
 
@@ -79,7 +82,7 @@ def test_sorted_order_is_a_permutation_grouped_by_expert_with_ranks(num_tokens, 
     rng = np.random.default_rng(num_tokens)
     index = np.stack([rng.permutation(num_experts)[:top_k] for _ in range(num_tokens)]).astype(np.int32)
     valid = rng.random(num_tokens) > 0.3
-    order = sorted_order(index, valid, num_experts)
+    order = sorted_order(index, valid[:, None], num_experts)
     assert sorted(np.asarray(order.assignment).tolist()) == list(range(index.size))
     for expert in range(num_experts):
         start, load = int(order.start[expert]), int(order.load[expert])
@@ -91,17 +94,17 @@ def test_sorted_order_is_a_permutation_grouped_by_expert_with_ranks(num_tokens, 
 
 def test_overflow_drops_exactly_the_excess_and_the_rest_is_exact():
     rows, index, weight, valid, experts = problem(40, 4, 2, hot=True)
-    capacity = slots_per_expert(80, 4, 0.5)
+    capacity = math.ceil(0.5 * 2 * valid.sum() / 4)
     out, traffic = run_compiled(rows, index, weight, valid, experts, config=TransportConfig(capacity_factor=0.5))
     np.testing.assert_array_equal(traffic.dropped, np.maximum(np.asarray(traffic.load) - capacity, 0))
-    rank = np.asarray(sorted_order(index, valid, 4).rank)
+    rank = np.asarray(sorted_order(index, valid[:, None], 4).rank)
     np.testing.assert_allclose(out, plain(rows, index, weight, valid, experts, kept=rank < capacity), rtol=1e-4, atol=1e-5)
 
 
 def test_drops_favour_no_part_of_the_batch():
     num_tokens = 4000
     index = np.zeros((num_tokens, 1), np.int32)
-    rank = np.asarray(sorted_order(index, np.ones(num_tokens, bool), 2).rank)[:, 0]
+    rank = np.asarray(sorted_order(index, np.ones((num_tokens, 1), bool), 2).rank)[:, 0]
     kept = (rank < num_tokens // 2).reshape(8, -1).mean(1)
     np.testing.assert_allclose(kept, 0.5, atol=0.01)  # golden multiples spread each eighth evenly
 
@@ -111,8 +114,8 @@ def test_renormalised_survivors_carry_the_whole_weight_of_their_token():
     valid[:] = True
     config = TransportConfig(capacity_factor=0.5, renormalize_survivors=True)
     out, _ = run_compiled(rows, index, weight, valid, experts, config=config)
-    rank = np.asarray(sorted_order(index, valid, 4).rank)
-    kept = rank < slots_per_expert(80, 4, 0.5)
+    rank = np.asarray(sorted_order(index, valid[:, None], 4).rank)
+    kept = rank < rows_within(80, 0.5, 4)
     lost_one = kept.sum(1) == 1
     assert lost_one.any()
     scaled = np.where(kept, weight, 0)
@@ -130,11 +133,11 @@ def test_empty_slots_cannot_spread_a_nan_from_padding():
 
 
 @pytest.mark.parametrize(
-    ("num_assignments", "num_experts", "factor", "slots"),
+    ("num_assignments", "parts", "factor", "slots"),
     [(100, 10, 1.0, 10), (100, 8, 1.25, 16), (64, 8, 1.15, 10), (3, 8, 0.1, 1), (10, 1, 5.0, 10)],
 )
-def test_slots_per_expert_round_up_and_stay_within_the_assignments(num_assignments, num_experts, factor, slots):
-    assert slots_per_expert(num_assignments, num_experts, factor) == slots
+def test_buffer_rows_round_up_and_stay_within_the_assignments(num_assignments, parts, factor, slots):
+    assert rows_within(num_assignments, factor, parts) == slots
 
 
 def test_blocks_are_powers_of_two_between_8_and_128():

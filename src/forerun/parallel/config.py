@@ -1,7 +1,8 @@
-"""Mesh sizes and expert transport settings, as plain data."""
+"""Mesh sizes and expert transport settings, as plain data, and the sizes that follow from them. Never imports JAX."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,8 @@ from forerun.base.errors import ConfigError
 
 Transport = Literal["local", "all_gather", "fixed_cells", "pooled_wave", "ragged"]
 DropRule = Literal["water_filling", "sender_receiver"]
+ROUNDING = 1e-6  # derived: eight roundings of float32, so that a product a hair above a whole number is not rounded up to the next
+LARGEST_HEADER_ID = {"bfloat16": 256, "float16": 2048, "float32": 1 << 24}  # derived: 2^(bits of the significand)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,25 +40,52 @@ class MeshConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TransportConfig:
-    """How tokens reach their experts."""
+    """How tokens reach their experts, and which of them do when there is not room for all."""
 
     kind: Transport = "local"
-    """`local` moves nothing and drops nothing unless `capacity_factor` says so."""
+    """`local` moves no token: every device computes all experts for its own tokens."""
     capacity_factor: float = 0.0
-    """Slots per expert over the balanced load; 0 is dropless."""
+    """Slots over the balanced load, per receiver; 0 is dropless."""
+    receiver: Literal["expert", "shard"] = "expert"
+    """Whose slots these are: each expert's own, or shared by all experts of a shard (fewer drops, same memory)."""
     sender_factor: float = 1.15
-    """Slots per sender and destination over the balanced load; read only by drop_rule `sender_receiver`."""
+    """Rows a buffer of `fixed_cells` and `pooled_wave` holds over the balanced load. Under `sender_receiver` what does not fit is
+    dropped; otherwise it travels in a further round."""
     num_waves: int = 3
-    """Waves of `pooled_wave`."""
+    """Waves of `pooled_wave`; under `water_filling` the least there are."""
     drop_rule: DropRule = "water_filling"
-    """One unbiased decision from all counts, or the original two stages."""
+    """One unbiased decision from all counts before anything is sent, or the original's two stages, sender then receiver."""
     renormalize_survivors: bool = False
     """Rescale the combine weights of a token's surviving assignments to their sum before drops."""
 
     def __post_init__(self) -> None:
-        if self.capacity_factor < 0:
+        if not self.capacity_factor >= 0:
             raise ConfigError(
                 f"transport.capacity_factor must not be negative, got {self.capacity_factor}", hint="0 is dropless, 1.15 is usual"
             )
+        if not self.sender_factor > 0:
+            raise ConfigError(f"transport.sender_factor must be positive, got {self.sender_factor}", hint="1.15 is usual")
         if self.num_waves < 1:
             raise ConfigError(f"transport.num_waves must be at least 1, got {self.num_waves}", hint="3 is usual")
+        if self.drop_rule == "sender_receiver" and (self.capacity_factor == 0 or self.receiver != "expert"):
+            raise ConfigError(
+                "transport.drop_rule sender_receiver needs a capacity_factor above 0 and receiver=expert, "
+                f"got {self.capacity_factor} and {self.receiver}",
+                hint="set transport.capacity_factor=1.15, or drop_rule=water_filling",
+            )
+
+
+def rows_within(num_assignments: int, factor: float, parts: int) -> int:
+    """Rows of a buffer for one of `parts` equal shares of the assignments, times the factor: rounded up, at least 1, at most all."""
+    return max(1, min(num_assignments, math.ceil(factor * num_assignments / parts * (1 - ROUNDING))))
+
+
+def check_header_ids(experts_per_shard: int, dtype: str) -> None:
+    """Raises: ConfigError when in-band expert ids, counted from 1, cannot all be told apart in the rows' dtype."""
+    largest = LARGEST_HEADER_ID.get(dtype, 1 << 24)
+    if experts_per_shard >= largest:
+        raise ConfigError(
+            f"transport.kind pooled_wave carries expert ids in {dtype} rows, so model.num_experts / mesh.expert "
+            f"must be at most {largest - 1}, got {experts_per_shard}",
+            hint="raise mesh.expert, use float32, or take transport.kind=ragged",
+        )

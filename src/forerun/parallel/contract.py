@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 
 class ExpertParams(NamedTuple):
-    """The SwiGLU matrices of all routed experts of one layer."""
+    """The SwiGLU matrices of the routed experts of one layer: of all of them, or, inside a transport on a mesh, of one shard."""
 
     w_gate: Float[Array, "E d f"]
     w_up: Float[Array, "E d f"]
@@ -18,16 +18,22 @@ class ExpertParams(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """What happened to the assignments of one layer, over valid tokens; no gradient flows through it."""
+    """What happened to the assignments of one layer, over valid tokens of all devices; no gradient flows through it."""
 
     load: Int[Array, "E"]
     """Assignments per expert, before drops."""
     dropped: Int[Array, "E"]
     """Assignments per expert that no slot was left for."""
+    dropped_of_row: Int[Array, "T"]
+    """How many of each token's assignments were dropped."""
+    rows_sent: Float[Array, ""]
+    """Rows that left a device on the way to experts, padding of fixed buffers included; as many come back."""
+    rows_executed: Float[Array, ""]
+    """Expert rows computed, filled or not."""
 
 
 class RunExperts(Protocol):
-    """A transport with its settings bound: rows in, weighted sum of each row's experts out."""
+    """A transport with its settings bound: rows in, weighted sum of each row's experts out. A row's experts are all different."""
 
     def __call__(
         self,
