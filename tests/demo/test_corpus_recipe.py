@@ -14,6 +14,7 @@ from forerun.base.errors import DataError, SourceError
 from forerun.base.lab import Lab
 from forerun.demo.corpus import gather as gathering
 from forerun.demo.corpus.extract import documents
+from forerun.demo.corpus.fetch import fetch
 from forerun.demo.corpus.recipe import PACKAGES
 
 LONG = "This sentence is long enough to count as documentation rather than as a label, because it goes on and on for a good while."
@@ -62,19 +63,19 @@ def test_dictionary_entries_and_scripture_are_readable_text(tmp_path):
 def test_the_same_documents_give_the_same_bytes_with_licence_and_revision(tmp_path):
     found = [("a", "text é"), ("b", "more")]
     for name in ("one", "two"):
-        gathering.write_source(tmp_path / name, PACKAGES[0], found)
+        gathering.write_source(tmp_path / name, "made", "MIT", "made==1.0", "tests", found)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     lines = zstandard.decompress((tmp_path / "one").read_bytes()).decode().splitlines()
-    assert json.loads(lines[0])["licence"] == PACKAGES[0].licence
-    assert json.loads(lines[1])["revision"] == PACKAGES[0].requirement
+    assert json.loads(lines[0])["licence"] == "MIT"
+    assert json.loads(lines[1])["revision"] == "made==1.0"
 
 
-def test_a_wheel_already_fetched_needs_no_network_and_a_changed_one_is_refused(tmp_path):
+def test_a_wheel_already_fetched_needs_no_network_and_one_that_cannot_be_had_is_named(tmp_path):
     path = wheel(tmp_path / "made-1.0-py3-none-any.whl", {"made/a.py": LONG})
     right = package(requirement="made==1.0", sha256=hashlib.sha256(path.read_bytes()).hexdigest())
-    assert gathering.fetch(right, tmp_path) == path
-    with pytest.raises(SourceError, match="could not be fetched"):
-        gathering.fetch(replace(right, requirement="forerun-no-such-package==0.0.1", sha256="0" * 64), tmp_path)
+    assert list(fetch([right], tmp_path)) == [(0, path)]
+    with pytest.raises(SourceError, match=r"forerun-no-such-package==0.0.1 could not be fetched"):
+        list(fetch([right, replace(right, requirement="forerun-no-such-package==0.0.1", sha256="0" * 64)], tmp_path))
 
 
 def test_an_archive_that_is_none_and_an_empty_folder_are_named(tmp_path):

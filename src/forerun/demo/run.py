@@ -19,7 +19,8 @@ from forerun.curate.build import build_store
 from forerun.curate.text.pipeline import clean
 from forerun.dashboard.build import build_site
 from forerun.dashboard.lab_files import Planner
-from forerun.demo.corpus.gather import gather
+from forerun.demo.corpus.evals import eval_items
+from forerun.demo.corpus.gather import RECIPES, gather
 from forerun.demo.promise import promise_text
 from forerun.demo.settings import DemoSettings
 from forerun.ladder.answer import Forecast
@@ -76,12 +77,12 @@ def run_demo(lab: Lab, settings: DemoSettings, *, corpus: str, say: Callable[[st
     """Data, ladder, forecast, promise, run, verdict, site.
 
     Args:
-        corpus: `packages`, or a folder of text.
+        corpus: `packages` or `debian`, both also kept clear of published test sets, or a folder of text.
         say: told, in words, what happens.
     """
     clock = _Clock(lab, say)
     files = clock.part("corpus", lambda: gather(corpus, lab, quick=settings.quick))
-    manifest: Manifest = clock.part("curate", lambda: _curate(lab, settings, files, say))
+    manifest: Manifest = clock.part("curate", lambda: _curate(lab, settings, files, corpus in RECIPES, say))
     rungs, big = settings.rungs(manifest.digest), settings.big(manifest.digest)
     share = total_compute(rungs) / target_of(big).compute
     say(
@@ -97,8 +98,9 @@ def run_demo(lab: Lab, settings: DemoSettings, *, corpus: str, say: Callable[[st
     return Outcome(verdict, site, clock.seconds, share)
 
 
-def _curate(lab: Lab, settings: DemoSettings, files: list, say: Callable[[str], None]) -> Manifest:
-    text = clean(lab, files, settings.text)
+def _curate(lab: Lab, settings: DemoSettings, files: list, published_evals: bool, say: Callable[[str], None]) -> Manifest:
+    evals = eval_items(lab.root / "downloads") if published_evals else None
+    text = clean(lab, files, settings.text, evals=evals)
     manifest = build_store(lab, "demo", text.partitions, text.sources, settings.build, steps=text.steps)
     for step in text.steps:
         if step.dropped:

