@@ -68,7 +68,11 @@ def test_a_cut_off_data_archive_is_named(tmp_path):
             b'name="x"\nstory="It was a dark night in the hills above the old town."',
             ["It was a dark night in the hills above the old town."],
         ),
-        ("sword", zlib.compress(b"<v>In the  beginning</v>") + zlib.compress(b"And then"), [" In the beginning ", "And then"]),
+        (
+            "sword",
+            zlib.compress(b"<v>In the  beginning</v>") + bytes(1024) + zlib.compress(b"And then"),
+            [" In the beginning ", "And then"],
+        ),
         (
             "rdb",
             b"\x00\x00\x00\x30"

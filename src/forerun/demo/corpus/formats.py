@@ -74,7 +74,7 @@ def _quoted(data: bytes) -> Iterator[str]:
 def _rdb(data: bytes) -> Iterator[str]:
     """Strings of an R lazy-load database: packed objects, in each of which a string is a header word, a length and its bytes."""
     found: list[str] = []
-    for unpacked in _zlib_streams(data, gap=4):
+    for unpacked in _zlib_streams(data, before=4):
         for match in re.finditer(rb"\x00[\x00-\xff]\x00\x09(....)", unpacked, re.DOTALL):
             size = int.from_bytes(match[1], "big")
             if size < len(unpacked):
@@ -84,17 +84,17 @@ def _rdb(data: bytes) -> Iterator[str]:
 
 def _sword(data: bytes) -> Iterator[str]:
     """A scripture module: packed books, one behind the other, with markup inside."""
-    for unpacked in _zlib_streams(data, gap=0):
+    for unpacked in _zlib_streams(data, after=1024):
         text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", unpacked.decode("utf-8", "replace")))
         yield from (text[start : start + CHAPTER_CHARS] for start in range(0, len(text), CHAPTER_CHARS))
 
 
-def _zlib_streams(data: bytes, *, gap: int) -> Iterator[bytes]:
-    """Packed streams in a row, each behind `gap` bytes of something else."""
-    while len(data) > gap:
+def _zlib_streams(data: bytes, *, before: int = 0, after: int = 0) -> Iterator[bytes]:
+    """Packed streams in a row, each between so many bytes of something else."""
+    while len(data) > before:
         unpacker = zlib.decompressobj()
-        yield unpacker.decompress(data[gap:])
-        data = unpacker.unused_data
+        yield unpacker.decompress(data[before:])
+        data = unpacker.unused_data[after:]
 
 
 def _bundled(parts: list[str], join: str, chars: int) -> Iterator[str]:
