@@ -10,7 +10,7 @@ from forerun.base.config import load_toml
 from forerun.base.errors import ConfigError
 from forerun.base.lab import Lab
 from forerun.curate.build import BuildConfig, build_store
-from forerun.curate.text.ingest import SourceFile, sources_in
+from forerun.curate.ingest.source import SourceFile, sources_in
 from forerun.curate.text.pipeline import TextConfig, clean
 from forerun.loader.manifest import Manifest
 

@@ -106,6 +106,7 @@ def scan(texts: pa.Array | pa.ChunkedArray, index: GramIndex) -> Hits:
         offsets,
         tables.low,
         tables.wide,
+        tables.rules,
         index.gram_words,
         index.least_words,
         *index.gram_table,
@@ -220,7 +221,7 @@ def _entries(words, starts, gram_words, least_words):
 
 @numba.njit(cache=True, nogil=True)
 def _scan(
-    content, offsets, low, wide, gram_words, least_words, keys, entries, passed, last_keys, last_entries, last_passed, short_words, short_hash, short_last, num_grams
+    content, offsets, low, wide, rules, gram_words, least_words, keys, entries, passed, last_keys, last_entries, last_passed, short_words, short_hash, short_last, num_grams
 ):  # fmt: skip
     room = 1024
     document_of, entry_of, end_of = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
@@ -233,7 +234,7 @@ def _scan(
         head, head_weight, letters = 0, 0, 0
         tail, tail_weight = 0, 0
         while True:
-            word, at = next_word(content, at, stop, low, wide)
+            word, at = next_word(content, at, stop, low, wide, rules)
             if word == 0:
                 break
             ring[index & mask], sums[index & mask] = word, total  # the sum before each word

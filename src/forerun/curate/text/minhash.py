@@ -87,7 +87,7 @@ def signatures(texts: pa.Array | pa.ChunkedArray, config: MinHashConfig) -> tupl
     content, offsets = buffers(texts)
     tables = spelling(config.shingle)
     kernel = _from_characters if config.shingle == "characters" else _from_words
-    out = kernel(content, offsets, tables.low, tables.wide, factors, terms, config.shingle_size, config.max_chars)
+    out = kernel(content, offsets, tables.low, tables.wide, tables.rules, factors, terms, config.shingle_size, config.max_chars)
     return out, (out != EMPTY).any(axis=1)
 
 
@@ -111,7 +111,7 @@ def _slots(length):
 
 
 @numba.njit(cache=True, nogil=True)
-def _from_characters(content, offsets, low, wide, factors, terms, size, max_chars):
+def _from_characters(content, offsets, low, wide, rules, factors, terms, size, max_chars):
     num = len(offsets) - 1
     out = np.full((num, len(factors)), EMPTY, np.uint32)
     shingles, recent = np.empty(BLOCK, np.uint32), np.zeros(RECENT, np.uint32)
@@ -164,7 +164,7 @@ def _from_characters(content, offsets, low, wide, factors, terms, size, max_char
 
 
 @numba.njit(cache=True, nogil=True)
-def _from_words(content, offsets, low, wide, factors, terms, size, max_chars):
+def _from_words(content, offsets, low, wide, rules, factors, terms, size, max_chars):
     num, need = len(offsets) - 1, size * UNITS
     out = np.full((num, len(factors)), EMPTY, np.uint32)
     shingles = np.empty(BLOCK, np.uint32)
@@ -175,7 +175,7 @@ def _from_words(content, offsets, low, wide, factors, terms, size, max_chars):
         stop = cut(content, at, offsets[document + 1], max_chars)
         value, weight, head, index, count = np.uint64(0), 0, 0, 0, 0
         while True:
-            word, at = next_word(content, at, stop, low, wide)
+            word, at = next_word(content, at, stop, low, wide, rules)
             if word == 0:
                 break
             value = value * GRAM_BASE + word

@@ -24,6 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from forerun.curate.text.eight_bytes import HIGH, between, first_clear, first_of, letters, load, trailing_zeros
+
 SEPARATES, SKIPPED, DECODED = 0, 1, 0x80
 UNITS = 4  # units of weight in a spaced word; a Han or kana character weighs 2, a character of Thai and its neighbours 1
 KINDS = np.array([4, 2, 1, 4], np.int64)  # assumed: words of about 2 Han or kana and 4 Thai characters; entry 3 is never used
@@ -32,8 +34,7 @@ _HALVES = ((0x2E80, 0x2FDF), (0x3005, 0x3007), (0x3021, 0x30FF), (0x3105, 0x312F
            (0xA000, 0xA48F), (0xF900, 0xFAFF), (0xFF66, 0xFF9F))  # fmt: skip  # source: Unicode blocks of Han, kana, bopomofo, Yi
 _QUARTERS = ((0x0E00, 0x0EFF), (0x0F00, 0x0FFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x1950, 0x19DF), (0x1A20, 0x1AAF), (0xA9E0, 0xA9FF),
              (0xAA60, 0xAADF))  # fmt: skip  # source: Unicode blocks of Thai, Lao, Tibetan, Myanmar, Khmer, Tai scripts
-_OFFSET = np.uint64(0xCBF29CE484222325)  # derived: FNV-1a, 64 bits
-_PRIME = np.uint64(0x100000001B3)
+_SEED = np.uint64(0xCBF29CE484222325)  # assumed: any number that is no word of eight letters
 GRAM_BASE = np.uint64(0x9E3779B97F4A7C15)  # assumed: any odd number spreads sums of mixed words
 
 
@@ -45,6 +46,8 @@ class Spelling:
     """`[256]`: 0 separates, 1 is skipped, 128 begins a longer character, else the folded ASCII byte."""
     wide: NDArray[np.uint32]
     """`[65536]` by code point: 0 and 1 as above, else the folded code point, and the kind of script from bit 24 on."""
+    rules: int
+    """What the tables say of ASCII, for eight bytes at once: 1 when letters are folded, 2 when punctuation is part of words."""
 
 
 @cache
@@ -53,7 +56,7 @@ def spelling(name: str) -> Spelling:
     wide = np.array([_entry(code, name) for code in range(0x10000)], np.uint32)
     low = np.full(256, DECODED, np.uint8)
     low[:128] = wide[:128]
-    return Spelling(low, wide)
+    return Spelling(low, wide, {"words": 1, "tokens": 3, "as_written": 2}.get(name, 0))
 
 
 def buffers(texts: pa.Array | pa.ChunkedArray) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -72,7 +75,7 @@ def buffers(texts: pa.Array | pa.ChunkedArray) -> tuple[NDArray[np.uint8], NDArr
 def word_hashes(texts: pa.Array | pa.ChunkedArray, name: str = "words") -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """All words' 64-bit hashes back to back, and where each document's begin (one more entry than documents)."""
     tables = spelling(name)
-    return _all_words(*buffers(texts), tables.low, tables.wide)
+    return _all_words(*buffers(texts), tables.low, tables.wide, tables.rules)
 
 
 def ngram_hashes(hashes: NDArray[np.uint64], starts: NDArray[np.int64], n: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -142,44 +145,89 @@ def symbol(content, at, stop, wide):
 
 
 @numba.njit(cache=True, nogil=True)
-def next_word(content, at, stop, low, wide):
+def next_word(content, at, stop, low, wide, rules):
     """The tagged hash of the next word from `at` on, and where to go on; 0 when there is none.
 
-    The lowest bits of a hash tell the kind of script and whether the word holds a letter.
+    The lowest bits of a hash tell the kind of script and whether the word holds a letter. Bytes are hashed by eights from the
+    word's beginning: at once where they are ASCII, collected one by one where not.
     """
-    value, inside, letter, kind = _OFFSET, False, False, np.uint32(0)
+    value, letter, kind = _SEED, False, np.uint32(0)
+    packed, count = np.uint64(0), 0  # folded bytes not hashed yet
+    inside = False
     while at < stop:
+        if count == 0 and stop - at >= 8:
+            eight = load(content, at)
+            if eight & HIGH == 0:
+                of_letters = letters(eight)
+                mask = between(eight, 33, 126) if rules & 2 else of_letters | between(eight, 48, 57)
+                run = first_clear(mask)
+                if not inside and run == 0:
+                    skipped = trailing_zeros(mask) >> 3
+                    at += skipped
+                    if skipped == 8:
+                        continue
+                    eight >>= np.uint64(8 * skipped)
+                    of_letters >>= np.uint64(8 * skipped)
+                    run = first_clear(mask >> np.uint64(8 * skipped))
+                    if run == 8 - skipped:  # may go on: load from its beginning
+                        continue
+                if run:
+                    folded = eight | (of_letters >> np.uint64(2)) if rules & 1 else eight
+                    value = mix(value ^ first_of(folded, run))
+                    letter |= first_of(of_letters, run) != 0
+                    inside = True
+                    at += run
+                if run < 8:
+                    break
+                continue
         folded = low[content[at]]
         if folded < DECODED:
-            at += 1
             if folded == SEPARATES:
                 if inside:
                     break
-            elif folded != SKIPPED:
-                value = (value ^ np.uint64(folded)) * _PRIME
-                letter |= 97 <= (folded | 32) <= 122
-                inside = True
+                at += 1
+                continue
+            at += 1
+            if folded == SKIPPED:
+                continue
+            packed |= np.uint64(folded) << np.uint64(8 * count)
+            count += 1
+            letter |= 97 <= (folded | 32) <= 122
+            inside = True
         else:
             entry, width = symbol(content, at, stop, wide)
             if entry == SEPARATES:
-                at += width
                 if inside:
                     break
-            elif entry == SKIPPED:
                 at += width
-            else:
-                kind = entry >> np.uint32(24)
-                if kind and inside:
+                continue
+            if entry == SKIPPED:
+                at += width
+                continue
+            kind = entry >> np.uint32(24)
+            code = np.uint64(entry & np.uint32(0xFFFFFF))
+            if kind:
+                if inside:
                     kind = np.uint32(0)
                     break
-                value = (value ^ np.uint64(entry & np.uint32(0xFFFFFF))) * _PRIME
-                at += width
-                inside, letter = True, True
-                if kind:
-                    break
+                return (mix(_SEED ^ code) & ~TAG) | np.uint64(kind) | LETTER | np.uint64(8), at + width
+            at += width
+            inside, letter = True, True
+            if code >= 128:
+                if count > 5:
+                    value, packed, count = mix(value ^ packed), np.uint64(0), 0
+                packed |= code << np.uint64(8 * count)
+                count += 3
+            else:
+                packed |= code << np.uint64(8 * count)
+                count += 1
+        if count == 8:
+            value, packed, count = mix(value ^ packed), np.uint64(0), 0
     if not inside:
         return np.uint64(0), at
-    return (mix(value) & ~TAG) | np.uint64(kind) | (LETTER if letter else np.uint64(0)) | np.uint64(8), at
+    if count:
+        value = mix(value ^ packed)
+    return (value & ~TAG) | (LETTER if letter else np.uint64(0)) | np.uint64(8), at
 
 
 @numba.njit(cache=True, nogil=True)
@@ -196,7 +244,7 @@ def cut(content, first, stop, max_chars):
 
 
 @numba.njit(cache=True, nogil=True)
-def _all_words(content, offsets, low, wide):
+def _all_words(content, offsets, low, wide, rules):
     num = len(offsets) - 1
     room = (offsets[num] - offsets[0]) // 5 + 1024
     hashes, starts = np.empty(room, np.uint64), np.zeros(num + 1, np.int64)
@@ -204,7 +252,7 @@ def _all_words(content, offsets, low, wide):
     for document in range(num):
         at, stop = offsets[document], offsets[document + 1]
         while True:
-            value, at = next_word(content, at, stop, low, wide)
+            value, at = next_word(content, at, stop, low, wide, rules)
             if value == 0:
                 break
             if count == room:

@@ -1,0 +1,65 @@
+"""Web archives: pages of WARC files as text, and the ready text of WET files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
+
+from forerun.curate.ingest.html import text_of_page
+from forerun.curate.ingest.records import Document, IngestConfig, Problem, decoded
+from forerun.curate.ingest.source import InputFile
+from forerun.curate.ingest.streams import BrokenFile, plain
+
+PAGES = ("text/html", "application/xhtml+xml")
+OK = 200
+
+
+def web_archive(file: InputFile, config: IngestConfig) -> Iterator[Document | Problem]:
+    """Responses that are pages or plain text, and conversion records; requests, metadata and the like are no documents.
+
+    Raises: BrokenFile when the archive is cut inside a record or is none.
+    """
+    kinds = WarcRecordType.response | WarcRecordType.conversion | WarcRecordType.resource
+    with plain(file.url) as stream:
+        try:
+            for number, record in enumerate(ArchiveIterator(stream, record_types=kinds, parse_http=False), 1):
+                yield _one(record, f"{file.name}#{number}", file, config)
+        except OSError as error:
+            raise BrokenFile(f"{file.url} cannot be read as WARC: {error}", hint="fetch the file again") from None
+
+
+def _one(record: WarcRecord, place: str, file: InputFile, config: IngestConfig) -> Document | Problem:
+    uri = record.headers.get("WARC-Target-URI") or record.record_id or ""
+    place = f"{place} {uri}"
+    declared = record.content_length
+    if declared > config.max_document_bytes:
+        return Problem(place, "too_long", declared)
+    data = record.reader.read()
+    if len(data) < declared:
+        raise BrokenFile(f"{file.url} is cut inside record {place}", hint="fetch the file again")
+    if record.record_type != WarcRecordType.response:
+        return _text(data, record.headers.get("Content-Type") or "text/plain", "", place, uri, config)
+    record.set_bytes_content(data)
+    try:
+        record.parse_http(auto_decode="all")
+        status = record.http_headers.status_code if record.http_headers else None
+        payload = record.reader.read(config.max_document_bytes + 1)
+    except OSError:
+        return Problem(place, "broken_http", declared)
+    if status != OK:
+        return Problem(place, "http_status_not_200", declared)
+    if len(payload) > config.max_document_bytes:
+        return Problem(place, "too_long", len(payload))
+    return _text(payload, record.http_content_type or "text/html", record.http_charset or "", place, uri, config)
+
+
+def _text(data: bytes, content_type: str, charset: str, place: str, uri: str, config: IngestConfig) -> Document | Problem:
+    kind = content_type.split(";", maxsplit=1)[0].strip().lower()
+    if kind in PAGES:
+        text = text_of_page(data, charset, config)
+        return Document(text, uri) if text else Problem(place, "page_without_text", len(data))
+    if kind != "text/plain":
+        return Problem(place, "not_a_page", len(data))
+    whole = decoded(data, config)
+    return Problem(place, "not_utf8", len(data)) if whole is None else Document(whole[0], uri, repaired=whole[1])

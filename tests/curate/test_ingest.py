@@ -1,0 +1,305 @@
+"""Every format gives its documents, and whatever is not a document is counted, named, or stops the run with one line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from forerun.base.errors import ConfigError, DataError, SourceError
+from forerun.curate.ingest.read import documents_of, read_files
+from forerun.curate.ingest.records import Document, IngestConfig, Problem, SchemaWatch
+from forerun.curate.ingest.source import SourceFile, content_digest, input_files, sources_in
+from forerun.curate.ingest.streams import lines
+
+DEFAULT = IngestConfig()
+
+
+def read(path, config: IngestConfig = DEFAULT, **source) -> tuple[list[Document], list[Problem]]:
+    described = SourceFile(name="s", path=str(path), **source)
+    watch = SchemaWatch(described)
+    found = [one for file in input_files(described) for one in documents_of(file, described, config, watch)]
+    return [one for one in found if isinstance(one, Document)], [one for one in found if isinstance(one, Problem)]
+
+
+def reasons(problems: list[Problem]) -> list[str]:
+    return [problem.reason for problem in problems]
+
+
+def page(number: int, head: str = "") -> bytes:
+    body = f"<html><head>{head}<title>t</title></head><body><nav>menu home about</nav><p>Page {number} café. {'The text goes on. ' * 30}</p></body></html>"
+    return body.encode()
+
+
+def warc_record(number: int, payload: bytes, *, kind: str = "response", status: str = "200 OK", content: str = "text/html") -> bytes:
+    if kind == "response":
+        payload = f"HTTP/1.1 {status}\r\nContent-Type: {content}\r\n\r\n".encode() + payload
+        content = "application/http; msgtype=response"
+    head = f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Record-ID: <urn:uuid:{number}>\r\nWARC-Target-URI: http://host/{number}\r\n"
+    return f"{head}Content-Type: {content}\r\nContent-Length: {len(payload)}\r\n\r\n".encode() + payload + b"\r\n\r\n"
+
+
+def test_json_lines_give_documents_and_every_odd_line_a_reason(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(
+        b'{"text": "good", "id": 7}\n{"text": 5}\nnot json\n{"text": "\xff"}\n\n{"body": "x"}\n[1]\n{"text": "\\ud800 x", "url": "u"}\n'
+    )
+    documents, problems = read(path)
+    assert [(document.text, document.name) for document in documents] == [("good", "7"), ("��� x", "u")]
+    assert reasons(problems) == ["text_is_not_a_string", "not_json", "not_utf8", "no_text_field", "not_an_object"]
+    assert [problem.place for problem in problems] == ["x.jsonl:2", "x.jsonl:3", "x.jsonl:4", "x.jsonl:6", "x.jsonl:7"]
+
+
+def test_a_few_invalid_bytes_are_replaced_and_said_many_are_refused(tmp_path):
+    (tmp_path / "few.txt").write_bytes((b"a good text with one bad byte \xff in it, and " + b"more " * 20) * 5)
+    (tmp_path / "many.txt").write_bytes(b"\xff\xfe\x80 broken")
+    documents, problems = read(tmp_path)
+    assert [(document.name, document.repaired, document.text.count("\ufffd")) for document in documents] == [("few.txt", True, 5)]
+    assert [(problem.place, problem.reason) for problem in problems] == [("many.txt", "not_utf8")]
+
+
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, zstandard.compress, lambda data: zstandard.compress(data[:40]) + zstandard.compress(data[40:])]
+)
+def test_compressed_lines_read_as_plain_ones_and_a_cut_file_stops_the_run(tmp_path, pack):
+    data = b"".join(json.dumps({"text": f"text number {i} " * 40}).encode() + b"\n" for i in range(50))
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(pack(data))
+    assert len(read(path)[0]) == 50
+    path.write_bytes(pack(data)[:-30])
+    with pytest.raises(DataError, match="ends or breaks"):
+        read(path)
+
+
+def test_a_cut_file_can_be_kept_as_far_as_it_reads_and_the_break_is_counted(tmp_path):
+    lines_ = b"".join(json.dumps({"text": f"{i} {'word ' * 30_000}{i}"}).encode() + b"\n" for i in range(50))
+    (tmp_path / "x.jsonl.gz").write_bytes(gzip.compress(lines_, 1)[:-40])
+    source = SourceFile(name="s", path=str(tmp_path / "x.jsonl.gz"))
+    summary = read_files(input_files(source), source, IngestConfig(broken_files="keep_readable"), tmp_path / "out")
+    problems = pq.read_table(tmp_path / "out" / "problems.parquet").to_pylist()
+    assert 0 < summary.num_documents < 50
+    assert [problem["reason"] for problem in problems] == ["broken_file"]
+    assert "x.jsonl.gz ends or breaks" in summary.broken[0]
+
+
+def test_one_endless_line_is_skipped_in_bounded_memory():
+    class Endless:
+        def __init__(self, num_pieces):
+            self.left = num_pieces
+
+        def read(self, size):
+            self.left -= 1
+            return b"x" * size if self.left > 0 else (b"\nshort\n" if self.left == 0 else b"")
+
+    import tracemalloc
+
+    tracemalloc.start()
+    found = list(lines(Endless(501), 4 << 20))  # 500 MiB in one line
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == [500 << 20, b"short"]
+    assert peak < 16 << 20
+
+
+def test_too_long_documents_are_counted_with_their_size(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "' + "x" * 5000 + '"}\n{"text": "ok"}\n')
+    documents, problems = read(tmp_path / "a.jsonl", IngestConfig(max_document_bytes=1000))
+    assert [document.text for document in documents] == ["ok"]
+    assert [(problem.reason, problem.num_bytes) for problem in problems] == [("too_long", 5012)]
+    pq.write_table(pa.table({"text": ["é" * 600, "fine"]}), tmp_path / "b.parquet")
+    documents, problems = read(tmp_path / "b.parquet", IngestConfig(max_document_bytes=1000))
+    assert [(document.text, reasons(problems)) for document in documents] == [("fine", ["too_long"])]
+
+
+def test_parquet_gives_rows_and_needs_its_text_column(tmp_path):
+    table = pa.table({"content": ["one", None, "three"], "uid": [1, 2, 3], "lic": ["MIT", None, None], "other": [[1], [2], [3]]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    documents, problems = read(tmp_path / "x.parquet", text_field="content", id_field="uid", licence_field="lic")
+    assert [(document.text, document.name, document.licence) for document in documents] == [("one", "1", "MIT"), ("three", "3", "")]
+    assert [(problem.place, problem.reason) for problem in problems] == [("x.parquet:1", "no_text_field")]
+    with pytest.raises(DataError, match="no column 'text'"):
+        read(tmp_path / "x.parquet")
+    with pytest.raises(DataError, match="'uid' is int64, not text"):
+        read(tmp_path / "x.parquet", text_field="uid")
+    (tmp_path / "x.parquet").write_bytes(b"PAR1 nothing")
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        read(tmp_path / "x.parquet")
+
+
+def hugging_face_folder(path: Path, splits: dict[str, list[str]]) -> None:
+    """As `datasets.Dataset.save_to_disk` leaves it: Arrow streams, and a state that lists them."""
+    for split, texts in splits.items():
+        folder = path / split
+        folder.mkdir(parents=True)
+        with pa.OSFile(str(folder / "data-00000-of-00001.arrow"), "wb") as sink:
+            table = pa.table({"text": texts, "id": [f"{split}{i}" for i in range(len(texts))]})
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table, max_chunksize=2)
+        (folder / "state.json").write_text(
+            json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}], "_indices_data_files": None})
+        )
+        (folder / "dataset_info.json").write_text("{}")
+    (path / "dataset_dict.json").write_text(json.dumps({"splits": list(splits)}))
+
+
+def test_hugging_face_data_sets_on_disk_are_read_split_by_split_without_their_package(tmp_path):
+    hugging_face_folder(tmp_path / "ds", {"train": ["a", "b", "c"], "test": ["d"]})
+    (tmp_path / "ds" / "train" / "cache-123.arrow").write_bytes(b"left over")
+    assert [document.name for document in read(tmp_path / "ds")[0]] == ["test0", "train0", "train1", "train2"]
+    assert [source.name for source in sources_in(tmp_path / "ds")] == ["ds"]
+    (tmp_path / "ds" / "train" / "data-00000-of-00001.arrow").unlink()
+    with pytest.raises(DataError, match="listed in the data set's state"):
+        read(tmp_path / "ds")
+
+
+def test_trees_give_text_as_it_is_and_pages_as_their_text(tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "page.html").write_bytes(page(1))
+    (tmp_path / "a" / "old.htm").write_bytes(
+        '<html><head><meta charset="latin-1"></head><body><p>caf\xe9 \xfcber</p></body></html>'.encode("latin-1")
+    )
+    (tmp_path / "a" / "note.md").write_text("# Note")
+    (tmp_path / "a" / "zipped.rst.gz").write_bytes(gzip.compress(b"zipped"))
+    (tmp_path / "a" / "photo.jpg").write_bytes(b"\xff\xd8")
+    (tmp_path / "a" / ".hidden.txt").write_text("no")
+    (tmp_path / "a" / "empty.txt").write_text("")
+    (tmp_path / "a" / "empty.html").write_text("")
+    documents, problems = read(tmp_path / "a")
+    texts = {document.name: document.text for document in documents}
+    assert sorted(texts) == ["b/page.html", "empty.txt", "note.md", "old.htm", "zipped.rst.gz"]
+    assert texts["old.htm"] == "café über"
+    assert texts["zipped.rst.gz"] == "zipped"
+    assert "The text goes on." in texts["b/page.html"] and "<p>" not in texts["b/page.html"] and "menu" not in texts["b/page.html"]
+    assert [(problem.place, problem.reason) for problem in problems] == [("empty.html", "page_without_text")]
+
+
+def test_web_archives_give_pages_and_ready_text_and_name_what_is_neither(tmp_path):
+    records = [
+        warc_record(1, b"software: x\r\n", kind="warcinfo", content="application/warc-fields"),
+        warc_record(2, page(2)),
+        warc_record(3, b"gone", status="404 Not Found"),
+        warc_record(4, b"\x89PNG", content="image/png"),
+        warc_record(5, "ready text, grüße".encode(), kind="conversion", content="text/plain"),
+        warc_record(6, "<p>Windows “quotes” caf\xe9</p>".encode("windows-1252"), content="text/html; charset=iso-8859-1"),
+        warc_record(7, b"", content="text/html"),
+    ]
+    for name, data in (
+        ("a.warc", b"".join(records)),
+        ("b.warc.gz", b"".join(map(gzip.compress, records))),
+        ("c.warc.zst", zstandard.compress(b"".join(records))),
+    ):
+        (tmp_path / name).write_bytes(data)
+        documents, problems = read(tmp_path / name)
+        assert [document.name for document in documents] == ["http://host/2", "http://host/5", "http://host/6"]
+        assert "café" in documents[0].text and documents[1].text == "ready text, grüße" and documents[2].text == "Windows “quotes” café"
+        assert reasons(problems) == ["http_status_not_200", "not_a_page", "page_without_text"]
+
+
+@pytest.mark.parametrize("cut", [5, 300])
+def test_a_cut_web_archive_stops_the_run_instead_of_reading_as_a_shorter_one(tmp_path, cut):
+    records = [warc_record(number, page(number)) for number in range(5)]
+    (tmp_path / "a.warc").write_bytes(b"".join(records)[:-cut])
+    (tmp_path / "b.warc.gz").write_bytes(b"".join(map(gzip.compress, records))[:-cut])
+    for name in ("a.warc", "b.warc.gz")[cut < 50 :]:  # the last bytes of a plain record are only its line ends
+        with pytest.raises(DataError, match=r"is cut inside record|ends or breaks"):
+            read(tmp_path / name)
+    (tmp_path / "g.warc").write_bytes(b"no archive\n" * 50)
+    with pytest.raises(DataError, match="cannot be read as WARC"):
+        read(tmp_path / "g.warc")
+
+
+def test_a_source_that_changes_its_schema_in_the_middle_stops_the_run(tmp_path):
+    good = "".join(json.dumps({"text": "x", "id": str(i)}) + "\n" for i in range(8192))
+    (tmp_path / "a.jsonl").write_text(good + "".join(json.dumps({"content": "x", "id": str(i)}) + "\n" for i in range(20)))
+    with pytest.raises(DataError, match=r"no document has a text field 'text' up to a\.jsonl:8212"):
+        read(tmp_path / "a.jsonl")
+    (tmp_path / "a.jsonl").write_text(good + "".join(json.dumps({"text": "x", "id": i}) + "\n" for i in range(20)))
+    with pytest.raises(DataError, match=r"schema drift: field 'id' is int up to a\.jsonl:8212, but was str before"):
+        read(tmp_path / "a.jsonl", id_field="id")
+    (tmp_path / "p").mkdir()
+    pq.write_table(pa.table({"text": ["x"]}), tmp_path / "p" / "1.parquet")
+    pq.write_table(pa.table({"body": ["x"]}), tmp_path / "p" / "2.parquet")
+    with pytest.raises(DataError, match=r"2\.parquet has no column 'text'"):
+        read(tmp_path / "p")
+
+
+def test_a_single_odd_record_is_no_drift(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "x"}\n{"content": "x"}\n' + '{"text": "y"}\n')
+    documents, problems = read(tmp_path / "a.jsonl")
+    assert (len(documents), reasons(problems)) == (2, ["no_text_field"])
+
+
+def test_a_folder_is_cut_into_sources_by_files_and_sub_folders(tmp_path):
+    for name in ("a.jsonl", "a.parquet", "b.warc.gz", "c/x.txt", "d/y.png", "loose.md", "loose.html"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    found = {source.name: [file.name for file in input_files(source)] for source in sources_in(tmp_path)}
+    assert found == {
+        "a.jsonl": ["a.jsonl"],
+        "a.parquet": ["a.parquet"],
+        "b": ["b.warc.gz"],
+        "c": ["x.txt"],
+        tmp_path.name: ["loose.html", "loose.md"],
+    }
+    (tmp_path / "none").mkdir()
+    with pytest.raises(DataError, match="holds no text"):
+        sources_in(tmp_path / "none")
+
+
+def test_remote_files_read_like_local_ones(tmp_path):
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/corpus/a.jsonl.gz", gzip.compress(b'{"text": "far away", "id": "m"}\n'))
+    memory.pipe("/corpus/sub/b.txt", b"far text")
+    assert [document.name for document in read("memory://corpus")[0]] == ["m", "sub/b.txt"]
+    assert [document.text for document in read("memory://corpus/*.gz")[0]] == ["far away"]
+    (tmp_path / "x.jsonl").write_text('{"text": "near"}\n')
+    assert [document.text for document in read(f"file://{tmp_path}/x.jsonl")[0]] == ["near"]
+    with pytest.raises(SourceError, match="does not exist"):
+        read("memory://nowhere/x.jsonl")
+    with pytest.raises(ConfigError, match="nosuch"):
+        read("nosuch://bucket/x.jsonl")
+
+
+def test_files_of_a_web_server_are_read_and_fingerprinted_by_what_it_promises(tmp_path, loopback):
+    (tmp_path / "x.jsonl").write_text('{"text": "served", "id": "w"}\n')
+    pq.write_table(pa.table({"text": ["ranged"] * 3}), tmp_path / "y.parquet")
+    url = loopback(tmp_path)
+    assert [document.text for document in read(f"{url}/x.jsonl")[0]] == ["served"]
+    assert [document.text for document in read(f"{url}/y.parquet")[0]] == ["ranged"] * 3
+    (file,) = input_files(SourceFile(name="s", path=f"{url}/x.jsonl"))
+    before = content_digest(file)
+    assert before == content_digest(file)
+    with pytest.raises(SourceError, match="does not exist"):
+        read(f"{url}/absent.jsonl")
+
+
+@pytest.fixture
+def loopback():
+    """Serve a folder on this machine; gives the address."""
+    import functools
+    import http.server
+    import threading
+
+    servers = []
+
+    def serve(folder: Path) -> str:
+        class Quiet(http.server.SimpleHTTPRequestHandler):
+            def log_message(self, format, *args):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
