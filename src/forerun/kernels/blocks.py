@@ -5,6 +5,7 @@ from __future__ import annotations
 QUERY_BLOCK = 128  # measured: see design note 0012
 KEY_ALIGNMENT = 64  # assumed: four cache lines of float32, so that no product has odd widths
 LOGIT_BLOCK_BYTES = 8 << 20  # measured: 4 to 16 MiB of float32 logits are equally fast on a server core; see design note 0011
+SCORE_TILE_BYTES = 4 << 20  # measured: 1 to 4 MiB of float32 scores are equally fast for narrow heads, 4 MiB is best for wide ones; design note 0012
 
 
 def query_blocks(seq_len: int, span: int) -> list[tuple[int, int, int]]:
@@ -19,3 +20,11 @@ def query_blocks(seq_len: int, span: int) -> list[tuple[int, int, int]]:
 def reachable_keys(seq_len: int, span: int) -> list[int]:
     """Keys each query block is multiplied with."""
     return [end - first for _, end, first in query_blocks(seq_len, span)]
+
+
+def num_attention_tiles(num_sequences: int, scores_per_sequence: int) -> int:
+    """Fewest equal parts of a batch whose scores fit the cache; at worst one sequence each."""
+    for num_tiles in range(1, num_sequences):
+        if num_sequences % num_tiles == 0 and num_sequences // num_tiles * scores_per_sequence * 4 <= SCORE_TILE_BYTES:
+            return num_tiles
+    return num_sequences
