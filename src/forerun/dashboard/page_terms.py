@@ -52,6 +52,16 @@ PAGE_TERMS: tuple[Term, ...] = (
     Term(name="confidence", unit="", definition="weight of a cause among the candidates of one report, 0 to 1"),
     Term(name="evidence", unit="", definition="what a rule saw: value, limit and step, in words"),
     Term(name="num_tokens", unit="tokens", definition="tokens of the store, end-of-document tokens included"),
+    Term(name="token_share", unit="", definition="tokens / tokens of the whole, or of the domain or source the table is about"),
+    Term(name="containment", unit="", definition="share of a document's distinct word 3-grams that another document has"),
+    Term(name="jaccard", unit="", definition="distinct word 3-grams two documents share / those of both together"),
+    Term(name="cluster_size", unit="documents", definition="documents that were compared with each other as possible near-duplicates"),
+    Term(name="domain_cosine", unit="", definition="cosine of a document's vector to the centre of its fine cluster"),
+    Term(name="quality_score", unit="", definition="calibrated quality of a document, 0 to 1; bucket edges .2 .4 .6 .8", better="higher"),
+    Term(name="neighbour_share", unit="", definition="share of a domain's fine clusters, by documents, that are nearest to this other domain"),
+    Term(name="intruder_accuracy", unit="", definition="share of trials in which a judge finds the document of another domain", better="higher"),
+    Term(name="review_rate", unit="", definition="share of the reviewed pairs that were decided wrongly", better="lower"),
+    Term(name="num_shards", unit="files", definition="files of token ids"),
     Term(name="num_documents", unit="documents", definition="documents, each counted once"),
 )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files as package_files
 
+from forerun.dashboard.atlas import pages as atlas
 from forerun.dashboard.desk import Desk, Page, csv_folder
 from forerun.dashboard.lab_files import LabFiles
 from forerun.dashboard.page import page
@@ -19,6 +20,7 @@ PARTS: tuple[Callable[[LabFiles], Iterator[Page]], ...] = (
     forecasts.pages,
     compare.pages,
     data.pages,
+    atlas.pages,
     plan.pages,
     incidents.pages,
     glossary.pages,

@@ -81,7 +81,10 @@ def pairs(lab: Lab, book: Book) -> list[Pair]:
     if table is None:
         return []
     found = [Pair(str(row["id"]), str(row["kind"]), row) for row in table.to_pylist()]
-    return sorted(found, key=lambda pair: (pair.kind != REMOVED, pair.row["containment"] if pair.kind == REMOVED else -pair.row["containment"], pair.id))
+    return sorted(
+        found,
+        key=lambda pair: (pair.kind != REMOVED, pair.row["containment"] if pair.kind == REMOVED else -pair.row["containment"], pair.id),
+    )
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ def histogram(scores: np.ndarray) -> Histogram:
 
 @dataclass(frozen=True)
 class Rate:
-    """A share measured on reviewed pairs, with its 90% interval."""
+    """A share measured on reviewed pairs, with its 95% interval."""
 
     num_reviewed: int
     num_wrong: int

@@ -1,7 +1,7 @@
 """Search by topic: an index of the uniform samples that answers in a few file reads, here and in a browser without a server.
 
-`words/<xx>.json` holds, for words that begin with `xx`, the rows of the samples they occur in, as differences; `search.json` the
-cell and tokens of each row. Names and contrast terms of the domains are searched beside the samples.
+`words/<shelf>.json` holds, for the words of one of 256 shelves, the rows of the samples they occur in, as differences; `search.json`
+the cell and tokens of each row. Names and contrast terms of the domains are searched beside the samples.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 from forerun.base.files import storage_errors, write_atomic
 from forerun.base.lab import Lab
+from forerun.dashboard.atlas.address import slug
 from forerun.dashboard.atlas.attributes import folder_of
 from forerun.dashboard.atlas.book import NUM_QUALITIES, Book
 from forerun.dashboard.atlas.samples import UNIFORM_KIND, samples
@@ -25,6 +26,8 @@ from forerun.dashboard.atlas.text import words_of
 FOLDER = "search"
 HEAD = "search.json"
 LONGEST_WORD = 32  # assumed: longer runs of letters are no words
+NUM_SHELVES = 256
+SHELVES = tuple(f"{number:02x}" for number in range(NUM_SHELVES))
 COMMON = 0.5  # assumed: a word in more than half of all samples finds nothing
 
 
@@ -84,26 +87,30 @@ def index(lab: Lab, book: Book) -> Path:
             shelves.setdefault(shelf(word), {})[word] = [found[0], *(after - before for before, after in zip(found, found[1:]))]
     with storage_errors(folder):
         (folder / "words").mkdir(parents=True, exist_ok=True)
-        for name, words in shelves.items():
-            write_atomic(folder / "words" / f"{name}.json", json.dumps(words, separators=(",", ":"), ensure_ascii=False).encode())
-    write_atomic(folder / HEAD, json.dumps(_head(book, rows, sorted(shelves)), separators=(",", ":")).encode())
+        for name in SHELVES:
+            write_atomic(
+                folder / "words" / f"{name}.json", json.dumps(shelves.get(name, {}), separators=(",", ":"), ensure_ascii=False).encode()
+            )
+    write_atomic(folder / HEAD, json.dumps(_head(book, rows), separators=(",", ":")).encode())
     return folder
 
 
 def shelf(word: str) -> str:
-    """The file a word is in: its first two characters, as code points where they are no letters of the English alphabet."""
-    return "-".join(character if "a" <= character <= "z" or "0" <= character <= "9" else f"{ord(character):x}" for character in word[:2])
+    """The file a word is in, by a hash that a browser computes as well. Source: FNV-1a, 32 bits."""
+    state = 0x811C9DC5
+    for byte in word.encode("utf-8", "surrogatepass"):
+        state = (state ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return f"{state % NUM_SHELVES:02x}"
 
 
-def _head(book: Book, rows: Sequence[Mapping[str, Any]], shelves: Sequence[str]) -> dict[str, Any]:
+def _head(book: Book, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     cells = [cell for cell in book.cells]
     place = {cell.name: number for number, cell in enumerate(cells)}
     return {
         "schema": 1,
         "cells": [[cell.name, cell.domain, cell.quality, cell.num_tokens] for cell in cells],
         "titles": {domain: names(book, domain) for domain in book.domains},
-        "shelves": list(shelves),
-        "common": COMMON,
+        "slugs": {domain: slug(domain) for domain in book.domains},
         "row_cell": [place[row["cell"]] for row in rows],
         "row_tokens": [row["num_tokens"] for row in rows],
         "row_id": [row["id"] for row in rows],
@@ -120,7 +127,7 @@ def search(folder: Path, topic: str) -> Answer:
     """How much of the data is about a topic: documents that hold every word of it, weighted by the tokens they stand for."""
     head = _read_head(folder / HEAD, (folder / HEAD).stat().st_mtime_ns)
     words = tuple(dict.fromkeys(words_of(topic)))
-    rows = _rows_of(folder, head, words)
+    rows = _rows_of(folder, words)
     cells, row_cell, row_tokens = head["cells"], head["row_cell"], head["row_tokens"]
     sampled, matched = [0] * len(cells), [0] * len(cells)
     for cell, tokens in zip(row_cell, row_tokens):
@@ -158,12 +165,10 @@ def search(folder: Path, topic: str) -> Answer:
     )
 
 
-def _rows_of(folder: Path, head: Mapping[str, Any], words: Sequence[str]) -> set[int]:
-    """Rows that hold every word; words too common to be indexed are in all of them."""
+def _rows_of(folder: Path, words: Sequence[str]) -> set[int]:
+    """Rows that hold every word. A word in more than half of all documents is not indexed and finds nothing."""
     found: set[int] | None = None
     for word in words:
-        if shelf(word) not in head["shelves"]:
-            return set()
         path = folder / "words" / f"{shelf(word)}.json"
         rows = _shelf(path, path.stat().st_mtime_ns).get(word)
         mine = set(accumulate(rows)) if rows else set()

@@ -45,5 +45,5 @@ class Reader:
 
 
 def words_of(text: str) -> list[str]:
-    """Case-folded words."""
-    return WORD.findall(text.casefold())
+    """Words in lower case, as a browser makes them too."""
+    return WORD.findall(text.lower())

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from forerun.base import units
+from forerun.dashboard.atlas import pages as atlas
 from forerun.dashboard.desk import Desk, Page
 from forerun.dashboard.heat import HeatMap
 from forerun.dashboard.html import Piece, table
@@ -24,7 +25,8 @@ def pages(files: LabFiles) -> Iterator[Page]:
 
 def content(files: LabFiles, desk: Desk) -> list[Piece]:
     """Every data set of the lab."""
-    parts = [part for digest, manifest in files.manifests.items() for part in _data_set(digest, manifest, desk)]
+    parts = atlas.links(files, desk)
+    parts += [part for digest, manifest in files.manifests.items() for part in _data_set(digest, manifest, desk)]
     return parts or [paragraph("No data set yet. `forerun curate` makes one.")]
 
 

@@ -1,0 +1,218 @@
+"""One domain: what it is called and made of, its neighbours, its fine clusters on a map, and documents of every bucket to read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from forerun.base.lab import Lab
+from forerun.dashboard.atlas import address
+from forerun.dashboard.atlas.attributes import SourceView, folder_of
+from forerun.dashboard.atlas.book import NUM_QUALITIES, Book
+from forerun.dashboard.atlas.overview import navigation
+from forerun.dashboard.atlas.samples import NEAREST_KIND, UNIFORM_KIND, samples
+from forerun.dashboard.desk import Desk
+from forerun.dashboard.html import Markup, Piece, join, table, tag
+from forerun.dashboard.numbers import number
+from forerun.dashboard.page import paragraph
+
+SHOWN = {NEAREST_KIND: 2, UNIFORM_KIND: 3}
+"""Documents of a bucket on the page; the download has them all."""
+SHOWN_CHARS = 1500  # assumed: of a text on the page
+NEIGHBOURS = 5
+MAP_SIZE, MAP_EDGE = 480, 14
+FINE_FILE = "fine.parquet"
+
+
+def content(lab: Lab, book: Book, domain: str, sources: Mapping[str, SourceView], desk: Desk) -> list[Piece]:
+    """The page."""
+    tokens = sum(book.grid[domain])
+    report = book.domain_reports.get(domain, {})
+    buckets = [
+        (
+            f"Q{quality}",
+            number(part, "num_tokens"),
+            number(part / tokens if tokens else 0.0, "quality_share", f"{part / tokens:.1%}" if tokens else "0%"),
+            number(book.enrichment(domain, quality), "enrichment"),
+        )
+        for quality, part in enumerate(book.grid[domain])
+    ]
+    heads = [
+        "bucket",
+        desk.term("tokens", "num_tokens"),
+        desk.term("share of the domain", "quality_share"),
+        desk.term("enrichment", "enrichment"),
+    ]
+    return [
+        paragraph(
+            number(tokens, "num_tokens"),
+            " tokens, ",
+            number(
+                tokens / book.num_tokens if book.num_tokens else 0.0,
+                "token_share",
+                f"{tokens / book.num_tokens:.2%}" if book.num_tokens else "0%",
+            ),
+            f" of the data, in folder {domain}.",
+            class_="lead",
+        ),
+        navigation(book, desk),
+        *(
+            [paragraph("Contrast terms: ", tag("strong", ", ".join(str(term) for term in report["terms"])), ".")]
+            if report.get("terms")
+            else []
+        ),
+        table(heads, buckets, caption="Quality against the whole"),
+        *_checks(book, domain),
+        *_composition(book, domain, tokens, sources, desk),
+        *(_places(lab, book, domain, desk) if book.digest else []),
+        *(_documents(lab, book, domain) if book.digest else []),
+    ]
+
+
+def _checks(book: Book, domain: str) -> list[Piece]:
+    report = book.reports.get("cluster", {})
+    said: list[Piece] = []
+    test = report.get("intruder_test")
+    if isinstance(test, Mapping) and "accuracy" in test:
+        said.append(
+            paragraph(
+                "Intruder test over all domains: a judge (",
+                str(test.get("judge", "unnamed")),
+                ") finds the document that does not belong in ",
+                number(float(test["accuracy"]), "intruder_accuracy", f"{test['accuracy']:.0%}"),
+                f" of {test.get('num_trials', '?')} trials; guessing would find {float(test.get('chance', 0)):.0%}.",
+            )
+        )
+    if "mean_cosine_to_fine" in report:
+        said.append(
+            paragraph(
+                "Mean cosine of a document to its fine cluster, all domains: ",
+                number(float(report["mean_cosine_to_fine"]), "domain_cosine"),
+                ".",
+            )
+        )
+    return said
+
+
+def _composition(book: Book, domain: str, tokens: int, sources: Mapping[str, SourceView], desk: Desk) -> list[Piece]:
+    parts = sorted(
+        ((source.by_domain(book).get(domain, 0), source) for source in sources.values()), key=lambda part: (-part[0], part[1].name)
+    )
+    rows = [
+        (
+            desk.link(source.name, address.source(book, source.name)),
+            number(part, "num_tokens"),
+            number(part / tokens, "token_share", f"{part / tokens:.1%}"),
+            source.facts.get("licence", ""),
+        )
+        for part, source in parts
+        if part
+    ]
+    heads = ["source", desk.term("tokens", "num_tokens"), desk.term("share of the domain", "token_share"), "licence"]
+    return [table(heads, rows, caption="Sources that make it up")] if rows else []
+
+
+def fine_clusters(lab: Lab, book: Book) -> pa.Table | None:
+    """The map of fine clusters, without vectors; None when the build kept none."""
+    path = folder_of(lab, book) / FINE_FILE
+    return (
+        pq.read_table(path, columns=["fine", "domain", "num_sampled", "x", "y", "nearest_domain", "nearest_cosine"])
+        if path.exists()
+        else None
+    )
+
+
+def neighbours(fine: pa.Table, domain: str) -> list[tuple[str, float]]:
+    """Other domains by the share of this one's fine clusters, by documents, to which they are the nearest."""
+    mine = fine.filter(pc.equal(fine["domain"], domain))
+    counts = mine.group_by("nearest_domain").aggregate([("num_sampled", "sum")]).to_pylist()
+    total = sum(row["num_sampled_sum"] for row in counts) or 1
+    found = [(row["nearest_domain"], row["num_sampled_sum"] / total) for row in counts if row["nearest_domain"]]
+    return sorted(found, key=lambda entry: (-entry[1], entry[0]))
+
+
+def _places(lab: Lab, book: Book, domain: str, desk: Desk) -> list[Piece]:
+    fine = fine_clusters(lab, book)
+    if fine is None or domain not in set(fine["domain"].to_pylist()):
+        return []
+    near = [
+        (
+            desk.link(book.title(name), address.domain(book, name)) if name in book.grid else name,
+            number(share, "neighbour_share", f"{share:.0%}"),
+        )
+        for name, share in neighbours(fine, domain)[:NEIGHBOURS]
+    ]
+    explained = float((pq.read_schema(folder_of(lab, book) / FINE_FILE).metadata or {}).get(b"explained", b"nan"))
+    words = f"Fine clusters on their two leading axes, which hold {explained:.0%} of their spread; area says documents, dark ones are of this domain."
+    return [
+        *(
+            [table(["neighbour", desk.term("share of fine clusters", "neighbour_share")], near, caption="Nearest other domains")]
+            if near
+            else []
+        ),
+        tag("figure", tag("figcaption", words), Markup(_map(fine, domain)), id="map"),
+    ]
+
+
+def _map(fine: pa.Table, domain: str) -> str:
+    x, y, weight = (np.asarray(fine[name], np.float64) for name in ("x", "y", "num_sampled"))
+    names = fine["domain"].to_pylist()
+    span = max(float(np.ptp(x)), float(np.ptp(y)), 1e-9)
+    radius = 2 + 9 * np.sqrt(weight / max(float(weight.max()), 1.0))
+    dots = []
+    for index in sorted(range(len(names)), key=lambda index: names[index] == domain):
+        at = [MAP_EDGE + (MAP_SIZE - 2 * MAP_EDGE) * float(value - low) / span for value, low in ((x[index], x.min()), (y[index], y.min()))]
+        style = "s0" if names[index] == domain else "other"
+        title = escape(f"{_shown(names[index])}: {int(weight[index])} documents sampled")
+        dots.append(
+            f'<circle class="point {style}" cx="{at[0]:.1f}" cy="{MAP_SIZE - at[1]:.1f}" r="{radius[index]:.1f}"><title>{title}</title></circle>'
+        )
+    words = escape(f"Map of fine clusters, those of {_shown(domain)} marked")
+    return f'<svg viewBox="0 0 {MAP_SIZE} {MAP_SIZE}" class="atlas-map" role="img" aria-label="{words}">{"".join(dots)}</svg>'
+
+
+def _shown(name: Any) -> str:
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]", "?", str(name))
+
+
+def _documents(lab: Lab, book: Book, domain: str) -> list[Piece]:
+    drawn = samples(lab, book)
+    parts: list[Piece] = [tag("h2", "Documents to read")]
+    for quality in range(NUM_QUALITIES - 1, -1, -1):
+        cells = {cell.name for cell in book.cells if cell.domain == domain and cell.quality == quality}
+        rows = [row for row in drawn.filter(pc.is_in(drawn["cell"], pa.array(sorted(cells), pa.string()))).to_pylist()]
+        if not rows:
+            continue
+        shown = [document(row) for kind, most in SHOWN.items() for row in [row for row in rows if row["kind"] == kind][:most]]
+        parts.append(tag("details", tag("summary", f"Q{quality}: {len(shown)} documents"), *shown, open=quality == NUM_QUALITIES - 1))
+    return parts
+
+
+def document(row: Mapping[str, Any]) -> Markup:
+    """One sampled document: how it was chosen, what is known of it, and the beginning of its text, as text."""
+    how = "nearest to its cluster's centre" if row["kind"] == NEAREST_KIND else "drawn at random"
+    facts: list[Piece] = [
+        f"{how}; source {row['source']}, {row.get('source_id', '')}; ",
+        number(row["num_tokens"], "num_tokens"),
+        " tokens",
+    ]
+    if row.get("quality_score") is not None:
+        facts += ["; quality score ", number(float(row["quality_score"]), "quality_score")]
+    if row.get("domain_cosine") is not None:
+        facts += ["; cosine to centre ", number(float(row["domain_cosine"]), "domain_cosine")]
+    text = row["text"] or ""
+    cut = row.get("cut") or len(text) > SHOWN_CHARS
+    return tag(
+        "article",
+        tag("p", join(facts), class_="soft"),
+        tag("pre", text[:SHOWN_CHARS], *([tag("span", " […]", class_="soft")] if cut else []), dir="ltr"),
+        tag("p", "id ", tag("code", row["id"]), class_="soft"),
+        class_="document",
+    )

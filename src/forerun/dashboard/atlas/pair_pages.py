@@ -1,0 +1,173 @@
+"""Near-duplicates and contamination: both texts side by side, the words that differ marked, scores, and rates from reviews."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from forerun.base.chart import Chart, Line
+from forerun.base.lab import Lab
+from forerun.dashboard.atlas import address
+from forerun.dashboard.atlas.book import Book
+from forerun.dashboard.atlas.decisions import KEPT, REMOVED, Pair, evidence, histogram, rates, reviews
+from forerun.dashboard.atlas.difference import marked
+from forerun.dashboard.atlas.overview import navigation
+from forerun.dashboard.desk import Desk
+from forerun.dashboard.figure import Figure
+from forerun.dashboard.html import Markup, Piece, table, tag
+from forerun.dashboard.numbers import number
+from forerun.dashboard.page import paragraph
+
+
+def content(lab: Lab, book: Book, found: Sequence[Pair], desk: Desk) -> list[Piece]:
+    """The list of sampled pairs, with how sure the rule was and what reviewers say of it."""
+    decisions = evidence(lab, book, "fuzzy_dedup", "decisions.parquet")
+    if decisions is None:
+        return [
+            navigation(book, desk),
+            paragraph("The folder of the near-duplicate step is not in this lab, so its decisions cannot be shown."),
+        ]
+    said = reviews(lab, book)
+    rows = [
+        (
+            desk.link(pair.id[:12], address.pair(book, pair.key)),
+            "removed" if pair.kind == REMOVED else "kept, nearly removed",
+            pair.row["source"],
+            pair.row["kept_source"],
+            number(float(pair.row["containment"]), "containment", f"{pair.row['containment']:.3f}"),
+            number(float(pair.row["jaccard"]), "jaccard", f"{pair.row['jaccard']:.3f}"),
+            number(int(pair.row["cluster_size"]), "cluster_size"),
+            ", ".join(sorted(set(said.get((pair.kind, pair.id), {}).values()))),
+        )
+        for pair in found
+    ]
+    heads = [
+        "document",
+        "decision",
+        "source",
+        "held by",
+        *(desk.term(name, name) for name in ("containment", "jaccard")),
+        desk.term("cluster", "cluster_size"),
+        "reviews",
+    ]
+    listed = table(heads, rows, caption=f"{len(found)} sampled pairs; the least sure removals first")
+    return [
+        paragraph(
+            number(decisions.num_rows, "num_documents"), " documents were removed because a kept one holds their content.", class_="lead"
+        ),
+        navigation(book, desk),
+        *_rates(lab, book),
+        *([desk.draw(_histogram(np.asarray(decisions["containment"], np.float64)))] if decisions.num_rows else []),
+        tag("div", listed, data_filter="pairs", data_filter_text="2,3", data_filter_number="4"),
+    ]
+
+
+def _rates(lab: Lab, book: Book) -> list[Piece]:
+    words = {REMOVED: "of the reviewed removals lose content", KEPT: "of the reviewed near misses could have gone"}
+    found = rates(lab, book)
+    if not found:
+        return [paragraph("No pair was reviewed yet: ", tag("code", f"forerun data review-pairs {book.key}"), class_="soft")]
+    return [
+        paragraph(
+            number(rate.share, "review_rate", f"{rate.share:.1%}"),
+            f" {words[kind]} (95% interval {rate.low:.1%} to {rate.high:.1%}, {rate.num_reviewed} decided by reviewers).",
+        )
+        for kind, rate in found.items()
+    ]
+
+
+def _histogram(scores: np.ndarray) -> Figure:
+    bins = histogram(scores)
+    x, y = [], []
+    for low, high, count in zip(bins.edges, bins.edges[1:], bins.counts):
+        x += [low, high]
+        y += [float(count), float(count)]
+    sure = float(np.mean(scores >= 0.95)) if len(scores) else 0.0
+    chart = Chart(
+        title=f"{sure:.0%} of the removed documents are held to 95% or more",
+        x_label="containment",
+        y_label="documents removed",
+        lines=(Line(x=x, y=y, label="removed documents", style=0),),
+    )
+    return Figure(key="containment", chart=chart)
+
+
+def pair_content(lab: Lab, book: Book, pair: Pair, desk: Desk) -> list[Piece]:
+    """One pair."""
+    row = pair.row
+    left, right = marked(row["text"] or "", row["kept_text"] or "")
+    facts: list[tuple[Piece, ...]] = [
+        ("decision", "removed: the other document holds it" if pair.kind == REMOVED else "kept: the other document holds too little of it"),
+        (desk.term("containment", "containment"), number(float(row["containment"]), "containment")),
+        (desk.term("jaccard", "jaccard"), number(float(row["jaccard"]), "jaccard")),
+        (desk.term("cluster", "cluster_size"), number(int(row["cluster_size"]), "cluster_size")),
+        *((name.replace("_", " "), int(row[name])) for name in ("novel_grams", "novel_words", "comparisons") if row.get(name) is not None),
+    ]
+    said = reviews(lab, book).get((pair.kind, pair.id), {})
+    return [
+        navigation(book, desk),
+        table(["", ""], facts, caption="How it was decided"),
+        *(paragraph(f"{reviewer} says: {judgement}.") for reviewer, judgement in sorted(said.items())),
+        side_by_side(
+            (f"{'Removed' if pair.kind == REMOVED else 'Kept'}: {row['source']}", pair.id, left),
+            (f"Holds it: {row['kept_source']}", row["kept_id"], right),
+        ),
+    ]
+
+
+def contamination_content(lab: Lab, book: Book, desk: Desk) -> list[Piece]:
+    """Flagged documents beside the item they hit, by evaluation."""
+    table_ = evidence(lab, book, "decontaminate", "hits.parquet")
+    flagged = evidence(lab, book, "decontaminate", "contaminated.parquet")
+    if table_ is None or flagged is None:
+        return [
+            navigation(book, desk),
+            paragraph("The folder of the decontamination step is not in this lab, so its decisions cannot be shown."),
+        ]
+    by_eval: dict[str, list[Mapping[str, Any]]] = {}
+    for row in table_.to_pylist():
+        by_eval.setdefault(evaluation_of(str(row["item"])), []).append(row)
+    counts: dict[str, int] = {}
+    for item in flagged["item"].to_pylist():
+        counts[evaluation_of(str(item))] = counts.get(evaluation_of(str(item)), 0) + 1
+    rows = [(name, number(count, "num_documents")) for name, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))]
+    parts: list[Piece] = [
+        paragraph(number(flagged.num_rows, "num_documents"), " documents hold evaluation text and were dropped.", class_="lead"),
+        navigation(book, desk),
+    ]
+    if rows:
+        parts.append(table(["evaluation", desk.term("documents", "num_documents")], rows, caption="By evaluation"))
+    for name, hits in sorted(by_eval.items()):
+        parts.append(tag("details", tag("summary", f"{name}: {len(hits)} shown"), *(_hit(row) for row in hits)))
+    return parts
+
+
+def evaluation_of(item: str) -> str:
+    """The evaluation an item is of: what comes before the first slash or colon; held-out documents are named by their content."""
+    name, separator, _ = item.replace(":", "/").partition("/")
+    return name if separator else "held-out documents"
+
+
+def _hit(row: Mapping[str, Any]) -> Markup:
+    left, right = marked(row["text"] or "", row["item_text"] or "")
+    words = f"{row['item_share']:.0%} of the item, {row['document_share']:.0%} of the document, {row['matched_grams']} shared 13-grams"
+    return tag(
+        "article",
+        paragraph(words, class_="soft"),
+        side_by_side((f"Dropped: {row['source']}", row["id"], left), ("Evaluation item", row["item"], right)),
+        class_="document",
+    )
+
+
+def side_by_side(*sides: tuple[str, str, Markup]) -> Markup:
+    """Texts as text, one beside the other."""
+    return tag(
+        "div",
+        *(
+            tag("section", tag("h3", head), tag("p", tag("code", name), class_="soft"), tag("pre", text, dir="ltr"))
+            for head, name, text in sides
+        ),
+        class_="beside",
+    )

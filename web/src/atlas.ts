@@ -1,0 +1,9 @@
+import { startFilters } from "./atlas/filter";
+import { startSearch } from "./atlas/search";
+import { startWhatIf } from "./atlas/what-if";
+
+const search = document.getElementById("topic-search");
+if (search) startSearch(search);
+const whatIf = document.getElementById("what-if");
+if (whatIf) void startWhatIf(whatIf);
+startFilters();

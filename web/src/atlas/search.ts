@@ -1,0 +1,156 @@
+import { setParameter } from "../address";
+import { element } from "../element";
+import { count } from "../numbers";
+import { percent, table } from "./table";
+
+/** `search.json`: what each row of the uniform samples is, and what each cell holds. */
+interface Head {
+  cells: [name: string, domain: string, quality: number, tokens: number][];
+  titles: Record<string, string>;
+  slugs: Record<string, string>;
+  row_cell: number[];
+  row_tokens: number[];
+  row_id: string[];
+  row_start: string[];
+}
+
+const SHELVES = 256;
+const SHOWN_DOMAINS = 12;
+const SHOWN_EXAMPLES = 10;
+const WAIT_MS = 120;
+
+/** The file a word is in: FNV-1a, as the index was written. */
+export function shelf(word: string): string {
+  let state = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(word)) state = Math.imul(state ^ byte, 0x01000193) >>> 0;
+  return (state % SHELVES).toString(16).padStart(2, "0");
+}
+
+/** Words in lower case, as the index has them. */
+export function wordsOf(text: string): string[] {
+  return [...new Set(text.toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? [])];
+}
+
+/** Search by topic: words in, share of the data, of every bucket and of every domain out. */
+export function startSearch(place: HTMLElement): void {
+  const input = element("input", { type: "search", id: "topic", autocomplete: "off", spellcheck: "false" });
+  const told = element("p", { role: "status", class: "lead" });
+  const found = element("div", {});
+  const label = element("label", { for: "topic" }, "Search by topic ");
+  place.append(element("div", { class: "controls" }, label, input), told, found);
+  const index = new URL(place.dataset.index ?? "", document.baseURI);
+  let head: Promise<Head> | null = null;
+  let serial = 0;
+  let timer = 0;
+  const run = async (): Promise<void> => {
+    const mine = ++serial;
+    setParameter("topic", input.value ? [input.value] : []);
+    const words = wordsOf(input.value);
+    if (!words.length) {
+      told.textContent = "";
+      found.replaceChildren();
+      return;
+    }
+    try {
+      head ??= read<Head>(index);
+      const [known, rows] = await Promise.all([head, rowsOf(index, words)]);
+      if (mine === serial) show(known, words, rows, told, found, place.dataset.domains ?? "");
+    } catch {
+      head = null;
+      told.textContent = "The search index cannot be read here; serve the site with `forerun site serve`, or search with `forerun data search`.";
+    }
+  };
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = window.setTimeout(() => void run(), WAIT_MS);
+  });
+  const asked = new URLSearchParams(location.search).get("topic");
+  if (asked) {
+    input.value = asked;
+    void run();
+  }
+}
+
+const shelves = new Map<string, Promise<Record<string, number[]>>>();
+
+/** Rows that hold every word. */
+async function rowsOf(index: URL, words: string[]): Promise<number[]> {
+  const lists = await Promise.all(
+    words.map(async (word) => {
+      const name = `words/${shelf(word)}.json`;
+      if (!shelves.has(name)) shelves.set(name, read<Record<string, number[]>>(new URL(name, index)));
+      const known = await (shelves.get(name) as Promise<Record<string, number[]>>);
+      let at = 0;
+      return Object.hasOwn(known, word) ? (known[word] as number[]).map((step) => (at += step)) : [];
+    }),
+  );
+  const [first = [], ...others] = lists.sort((a, b) => a.length - b.length);
+  const sets = others.map((list) => new Set(list));
+  return first.filter((row) => sets.every((set) => set.has(row)));
+}
+
+async function read<T>(address: URL): Promise<T> {
+  const answer = await fetch(address);
+  if (!answer.ok) throw new Error(`${address.pathname} answers ${answer.status}`);
+  return (await answer.json()) as T;
+}
+
+function show(head: Head, words: string[], rows: number[], told: HTMLElement, found: HTMLElement, domains: string): void {
+  const sampled = new Float64Array(head.cells.length);
+  const matched = new Float64Array(head.cells.length);
+  head.row_cell.forEach((cell, row) => (sampled[cell] = (sampled[cell] ?? 0) + (head.row_tokens[row] ?? 0)));
+  for (const row of rows) {
+    const cell = head.row_cell[row] ?? 0;
+    matched[cell] = (matched[cell] ?? 0) + (head.row_tokens[row] ?? 0);
+  }
+  const qualities = [0, 0, 0, 0, 0];
+  const usual = [0, 0, 0, 0, 0];
+  const topic = new Map<string, number>();
+  const whole = new Map<string, number>();
+  let total = 0;
+  let all = 0;
+  head.cells.forEach(([, domain, quality, tokens], cell) => {
+    const part = sampled[cell] ? (tokens * (matched[cell] ?? 0)) / (sampled[cell] ?? 1) : 0;
+    qualities[quality] = (qualities[quality] ?? 0) + part;
+    usual[quality] = (usual[quality] ?? 0) + tokens;
+    topic.set(domain, (topic.get(domain) ?? 0) + part);
+    whole.set(domain, (whole.get(domain) ?? 0) + tokens);
+    total += part;
+    all += tokens;
+  });
+  const named = (domain: string): boolean => {
+    const known = new Set(wordsOf(head.titles[domain] ?? ""));
+    return words.every((word) => known.has(word));
+  };
+  const hits = [...topic].filter(([domain, part]) => part > 0 || named(domain)).sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
+  if (!rows.length) {
+    const only = hits.filter(([domain]) => named(domain)).map(([domain]) => domain);
+    told.textContent = `None of ${head.row_cell.length.toLocaleString("en-US")} sampled documents has ${words.join(" and ")}.` + (only.length ? ` Domains called so: ${only.join(", ")}.` : "");
+    found.replaceChildren();
+    return;
+  }
+  const best = total ? (qualities[4] ?? 0) / total : 0;
+  const expected = all ? (usual[4] ?? 0) / all : 0;
+  told.textContent =
+    `About ${percent(all ? total / all : 0, 2)} of the tokens (${rows.length} of ${head.row_cell.length.toLocaleString("en-US")} sampled documents). ` +
+    `${percent(best)} of it is in Q4, where the average is ${percent(expected)}` +
+    (expected ? `: ${(best / expected).toFixed(2)} times the usual share.` : ".");
+  const buckets = qualities.map((part, quality) => [`Q${quality}`, percent(total ? part / total : 0), percent(all ? (usual[quality] ?? 0) / all : 0)]);
+  const parts = hits.slice(0, SHOWN_DOMAINS).map(([domain, part]) => [
+    element("a", { href: `${domains}/${encodeURIComponent(head.slugs[domain] ?? "")}.html` }, domain),
+    count(part),
+    percent((whole.get(domain) ?? 0) > 0 ? part / (whole.get(domain) ?? 1) : 0),
+    named(domain) ? "in its name or terms" : "",
+  ]);
+  const examples = rows.slice(0, SHOWN_EXAMPLES).map((row) => [head.cells[head.row_cell[row] ?? 0]?.[0] ?? "", visible(head.row_start[row] ?? ""), head.row_id[row]?.slice(0, 12) ?? ""]);
+  found.replaceChildren(
+    table("The topic by bucket", ["bucket", "share of the topic", "share of all text"], buckets),
+    table("Where it is", ["domain", "tokens, estimated", "share of the domain", ""], parts),
+    table("Documents with it", ["cell", "beginning", "id"], examples),
+  );
+}
+
+/** Characters that hide or turn text are shown by their number. */
+function visible(text: string): string {
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}

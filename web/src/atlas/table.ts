@@ -1,0 +1,16 @@
+import { element } from "../element";
+
+export type Content = string | Node;
+
+/** A table with a caption and heads, in a region that scrolls. */
+export function table(caption: string, heads: string[], rows: Content[][]): HTMLElement {
+  const head = element("tr", {}, ...heads.map((name) => element("th", { scope: "col" }, name)));
+  const body = rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, cell))));
+  const made = element("table", {}, element("caption", {}, caption), element("thead", {}, head), element("tbody", {}, ...body));
+  return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, made);
+}
+
+/** A share as a percentage. */
+export function percent(share: number, digits = 1): string {
+  return Number.isFinite(share) ? `${(100 * share).toFixed(digits)}%` : "–";
+}
