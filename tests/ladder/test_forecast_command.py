@@ -45,9 +45,9 @@ def test_a_lab_keeps_the_forecast_and_plots_lie_beside_their_numbers(ladder_file
     assert run([*ARGUMENTS, "--lab", "lab", "--plots", "plots", "--json"]) == 0
     identity = json.loads(capsys.readouterr().out)["id"]
     assert (ladder_files / "lab" / "ledger" / "forecasts" / f"{identity}.json").exists()
-    for name in ("forecast", "floor_profile"):
+    for name, rows in (("forecast", 20), ("floor_profile", 9), ("backtest", 1)):
         assert (ladder_files / "plots" / f"{name}.svg").read_text().startswith("<svg")
-        assert (ladder_files / "plots" / f"{name}.csv").read_text().count("\n") > 5
+        assert (ladder_files / "plots" / f"{name}.csv").read_text().count("\n") == rows + 1
 
 
 def edited(folder, name, old, new):

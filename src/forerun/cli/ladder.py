@@ -140,6 +140,46 @@ def design(
     return 0
 
 
+@app.command(
+    help="How much compute a variant saves against a baseline, scale by scale, with 90% intervals. Exit code 1 unless it saves at every scale.\n\n"
+    "Example: forerun ladder gate --baseline baseline.csv --variant variant.csv --floor 1.6\n\n"
+    "CSV columns: compute,loss_nats, and if known tokens_per_second and eval; several evals need --floor NAME=VALUE each."
+)
+def gate(
+    baseline: Annotated[Path, typer.Option(help="CSV of finished baseline runs, three scales or more")],
+    variant: Annotated[Path, typer.Option(help="CSV of the variant's finished runs at some of these scales")],
+    floor: Annotated[list[str], typer.Option(help="irreducible loss of the evaluation: VALUE, or NAME=VALUE for each")],
+    seed_noise: Annotated[
+        float, typer.Option(min=0.0, help="relative sd of a final loss between seeds; tests the law for lack of fit")
+    ] = 0.0,
+    as_json: JsonOption = False,
+) -> int:
+    from dataclasses import asdict
+
+    from forerun.ladder.gate_table import gate_all, read_measured
+    from forerun.ladder.text import gate_text
+
+    variants = read_measured(variant)
+    found = gate_all(read_measured(baseline), variants, _floors(floor, sorted({run.eval for run in variants})), seed_noise=seed_noise)
+    print(json.dumps([asdict(each) for each in found]) if as_json else gate_text(found))
+    return 0 if all(each.answer.passed for each in found) else 1
+
+
+def _floors(texts: list[str], evals: list[str]) -> dict[str, float]:
+    from forerun.base.errors import ConfigError
+
+    floors = {}
+    for text in texts:
+        name, equals, value = text.rpartition("=")
+        if not equals and len(evals) > 1:
+            raise ConfigError(f"--floor {text} does not say which evaluation it is of: {', '.join(evals)}", hint="give NAME=VALUE for each")
+        try:
+            floors[name if equals else evals[0]] = float(value)
+        except ValueError:
+            raise ConfigError(f"--floor must be a number or NAME=NUMBER, got {text!r}", hint="for example --floor 1.6") from None
+    return floors
+
+
 def _whole_numbers(text: str, flag: str) -> list[int]:
     from forerun.base.errors import ConfigError
 

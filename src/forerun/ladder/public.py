@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
@@ -39,6 +40,7 @@ OLMO_EVALS = (
     "wikitext_103",
     "ice",
 )
+UNKNOWN_STEPS = 10_000  # assumed: updates of a run whose table does not give them; plays no part in a final loss
 SMALL_GADRE, SMALL_OLMO = 5e8, 2e9  # largest parameters of the fitted runs of each grid
 
 
@@ -101,6 +103,37 @@ def gadre_runs(corpus: str, eval_name: str) -> Runs:
     """Final losses of one training corpus of the Gadre grid on one evaluation; parameters without embeddings."""
     rows = [row for row in table("gadre_grid.csv") if row["train"] == corpus]
     return Runs(*(np.array([float(row[name]) for row in rows]) for name in ("N_noembed", "D", eval_name)))
+
+
+def gadre_ladder(corpus: str, eval_name: str, multiplier: str, *, largest: float = math.inf) -> list[Rung]:
+    """Final losses of the Gadre grid at one ratio of tokens to parameters, smallest first; compute is 6 N D.
+
+    Args:
+        multiplier: of the compute-optimal tokens per parameter, as the grid writes it.
+        largest: parameters beyond which runs are left out.
+    """
+    rows = [
+        row for row in table("gadre_grid.csv") if (row["train"], row["multiplier"]) == (corpus, multiplier) and float(row["N"]) < largest
+    ]
+    return [
+        _final_rung(row["model"], 6 * float(row["N_noembed"]) * float(row["D"]), float(row[eval_name]))
+        for row in sorted(rows, key=lambda row: float(row["N"]))
+    ]
+
+
+def speedrun_ladders() -> list[list[Rung]]:
+    """Families of the Marin speedrun (one folder, sizes of one recipe) with at least four sizes, smallest first; bits per byte on Paloma C4."""
+    families: dict[str, dict[float, Rung]] = {}
+    for row in table("speedrun_runs.csv"):
+        folder, _, name = row["run_name"].rpartition("/")
+        compute = float(row["model_flops"])
+        families.setdefault(folder, {})[compute] = _final_rung(name, compute, float(row["eval_paloma_c4_en_bpb"]))
+    return [[sizes[compute] for compute in sorted(sizes)] for folder, sizes in families.items() if folder and len(sizes) >= 4]
+
+
+def _final_rung(name: str, compute: float, loss: float) -> Rung:
+    """A rung of which only compute and final loss are known; its number of steps is made up."""
+    return Rung(name=name, train_steps=UNKNOWN_STEPS, compute_per_step=compute / UNKNOWN_STEPS, steps=(UNKNOWN_STEPS,), losses=(loss,))
 
 
 def olmo_runs() -> list[OlmoRun]:

@@ -98,8 +98,8 @@ def read_rungs(rungs_csv: Path, evals_csv: Path, *, eval_name: str = "") -> list
         evals_csv: columns `rung, step, loss_nats`; step 0 is ignored; a column `eval` must hold one name, or `eval_name` chooses it.
     Raises: DataError for a missing column, a value that is no number, steps that do not rise, or evaluations of an unknown rung.
     """
-    rows = _table(rungs_csv, ("rung", "train_steps", "compute_per_step"))
-    evals = _one_eval(_table(evals_csv, ("rung", "step", "loss_nats")), evals_csv, eval_name)
+    rows = table(rungs_csv, ("rung", "train_steps", "compute_per_step"))
+    evals = _one_eval(table(evals_csv, ("rung", "step", "loss_nats")), evals_csv, eval_name)
     names = [row["rung"] for row in rows]
     for name in names:
         if names.count(name) > 1:
@@ -113,7 +113,7 @@ def read_rungs(rungs_csv: Path, evals_csv: Path, *, eval_name: str = "") -> list
     for row in rows:
         where = f"{rungs_csv}: rung {row['rung']!r}"
         mine = [entry for entry in evals if entry["rung"] == row["rung"]]
-        pairs = [(_whole(entry["step"], f"{evals_csv}: step"), _number(entry["loss_nats"], f"{evals_csv}: loss_nats")) for entry in mine]
+        pairs = [(_whole(entry["step"], f"{evals_csv}: step"), number(entry["loss_nats"], f"{evals_csv}: loss_nats")) for entry in mine]
         pairs = [pair for pair in pairs if pair[0] > 0]
         if not pairs:
             raise DataError(f"{where} has no evaluation after step 0", hint=f"add its rows to {evals_csv} or remove the rung")
@@ -121,7 +121,7 @@ def read_rungs(rungs_csv: Path, evals_csv: Path, *, eval_name: str = "") -> list
             Rung(
                 name=row["rung"],
                 train_steps=_whole(row["train_steps"], f"{where}: train_steps"),
-                compute_per_step=_number(row["compute_per_step"], f"{where}: compute_per_step"),
+                compute_per_step=number(row["compute_per_step"], f"{where}: compute_per_step"),
                 steps=tuple(step for step, _ in pairs),
                 losses=tuple(loss for _, loss in pairs),
             )
@@ -131,10 +131,10 @@ def read_rungs(rungs_csv: Path, evals_csv: Path, *, eval_name: str = "") -> list
 
 def read_outcome(evals_csv: Path, *, eval_name: str = "") -> tuple[np.ndarray, np.ndarray]:
     """Steps and losses of one run; columns `step, loss_nats`, a column `rung` must then hold one name."""
-    rows = _one_eval(_table(evals_csv, ("step", "loss_nats")), evals_csv, eval_name)
+    rows = _one_eval(table(evals_csv, ("step", "loss_nats")), evals_csv, eval_name)
     if len({row.get("rung", "") for row in rows}) > 1:
         raise DataError(f"{evals_csv} holds several runs", hint="keep the rows of the run that was forecast")
-    pairs = [(_whole(row["step"], f"{evals_csv}: step"), _number(row["loss_nats"], f"{evals_csv}: loss_nats")) for row in rows]
+    pairs = [(_whole(row["step"], f"{evals_csv}: step"), number(row["loss_nats"], f"{evals_csv}: loss_nats")) for row in rows]
     pairs = [pair for pair in pairs if pair[0] > 0]
     if not pairs:
         raise DataError(f"{evals_csv} holds no evaluation after step 0", hint="add rows of the run")
@@ -241,8 +241,8 @@ def _check_evals(rung: Rung) -> None:
         raise DataError(f"{where}: evaluated at step {rung.steps[-1]}, past train_steps={rung.train_steps}", hint="mend train_steps")
 
 
-def _table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
-    """Rows of a CSV file; lines starting with `#` are comments."""
+def table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
+    """Rows of a CSV file; lines starting with `#` are comments. Raises: DataError when it is absent, no text, or lacks a column."""
     try:
         lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip() and not line.startswith("#")]
     except FileNotFoundError:
@@ -279,7 +279,8 @@ def _one_eval(rows: list[dict[str, str]], path: Path, wanted: str) -> list[dict[
     return rows
 
 
-def _number(text: str, where: str) -> float:
+def number(text: str, where: str) -> float:
+    """A finite number from a cell. Raises: DataError naming `where`."""
     try:
         value = float(text)
     except ValueError:
@@ -290,7 +291,7 @@ def _number(text: str, where: str) -> float:
 
 
 def _whole(text: str, where: str) -> int:
-    value = _number(text, where)
+    value = number(text, where)
     if value != int(value):
         raise DataError(f"{where} must be a whole number, got {text!r}", hint="mend the value")
     return int(value)

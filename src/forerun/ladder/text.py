@@ -14,6 +14,7 @@ from forerun.model.count import num_active_params
 if TYPE_CHECKING:
     from forerun.ladder.bench import Row, Task
     from forerun.ladder.design import Design
+    from forerun.ladder.gate_table import EvalGate
     from forerun.ladder.run import RungStatus
     from forerun.train.config import RunConfig
 
@@ -122,6 +123,20 @@ def status_text(found: Sequence[RungStatus]) -> str:
         f"{each.run_id:{width}}  {each.state:9} {each.last_step:>8}/{each.num_steps:<8}" + (f" loss {each.loss:.4f}" if each.loss else "")
         for each in found
     )
+
+
+def gate_text(found: Sequence[EvalGate]) -> str:
+    """Law and speed-ups of every evaluation."""
+    lines = []
+    for each in found:
+        law, answer = each.law, each.answer
+        fit = "not tested, no seed noise given" if law.lack_of_fit is None else f"p = {law.lack_of_fit:.3f}"
+        lines.append(f"{each.eval}: {law.floor:g} + {law.amplitude:.4g} C^-{law.alpha:.4f} from {law.num_runs} runs, lack of fit {fit}")
+        lines += [
+            f"  {units.flops(one.compute):16} speed-up {one.ratio:.3f}  90% {one.low90:.3f} to {one.high90:.3f}" for one in answer.speedups
+        ]
+        lines.append(f"  {'passes' if answer.passed else 'does not pass'}{', and surely' if answer.sure else ''}")
+    return "\n".join(lines)
 
 
 def design_text(found: Sequence[Design]) -> str:
