@@ -23,6 +23,7 @@ from forerun.loader.store import TokenStore
 
 PADDING_SEGMENT = 0
 CHUNK = 1024  # assumed: windows located at once; one call of the arithmetic costs as much for 8 as for 1,024
+LOOK_WINDOWS = 1 << 16  # assumed: windows located at once when looking for a document
 MOST_CHUNKS = 8
 
 
@@ -114,6 +115,31 @@ class Batches:
     def pieces(self, step: int, rows: slice = slice(None)) -> list[Piece]:
         """Where each part of each row comes from, in row order; rows are counted from the first one asked for."""
         return [Piece(row, column, length, self._names[cell], start) for row, column, length, cell, start in self._spans(step, rows)]
+
+    def steps_reading(self, cell: str, start: int, length: int) -> list[int]:
+        """Steps whose batches hold any of `length` tokens of a cell from ring position `start` on, in order.
+
+        Looks at every window of the run, a few million a second.
+        """
+        index = self._names.index(cell)
+        ring, per_step = self._rings[index], self.batch_size * self.seq_len
+        length = min(length, ring - start)
+        if length <= 0:
+            return []
+        found: set[int] = set()
+        num_windows = -(-self.num_steps * per_step // self.window)
+        for first in range(0, num_windows, LOOK_WINDOWS):
+            windows = np.arange(first, min(first + LOOK_WINDOWS, num_windows))
+            cells, at = self._locate(windows)
+            before = (start - at) % ring  # tokens of the window before the stretch, when the stretch begins inside it
+            reads = (cells == index) & ((before < self.window) | ((at - start) % ring < length))
+            for window, skip in zip(windows[reads].tolist(), before[reads].tolist()):
+                inside = skip if skip < self.window else 0
+                left = length if skip < self.window else length - (ring - skip) % ring
+                begin = window * self.window + inside
+                end = min(begin + left, (window + 1) * self.window)
+                found.update(range(begin // per_step, (end - 1) // per_step + 1))
+        return sorted(step for step in found if step < self.num_steps)
 
     def _spans(self, step: int, rows: slice) -> Iterator[tuple[int, int, int, int, int]]:
         """Row, column, length, cell index and ring position of each piece."""
