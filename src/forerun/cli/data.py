@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from forerun.cli import data_atlas
+
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
@@ -89,18 +91,17 @@ def explain(
     lab: LabOption = Path(),
     as_json: Json = False,
 ) -> None:
-    """Everything the store knows about a document: origin, cell, scores, place, the steps it passed, removal, text.
+    """A document's whole history: origin, every score and decision, cell, place, the training steps that read it, text.
 
-    Example: forerun data explain 3f9c 5fd0c2
+    Documents that were dropped are explained too, by the step that dropped them. Example: forerun data explain 3f9c 5fd0c2
     """
     from forerun.base.lab import Lab
-    from forerun.curate.summary import document_history
-    from forerun.loader.store import open_store
+    from forerun.curate.history import explain as history_of
+    from forerun.dashboard.atlas.review import harmless
 
-    history = document_history(open_store(Lab(lab), manifest), document)
-    _print(
-        history if as_json else [f"{key:<16} {value}" for key, value in history.items() if key != "text"] + ["", history["text"]], as_json
-    )
+    history = history_of(Lab(lab), manifest, document)
+    lines = [f"{key:<16} {harmless(str(value))}" for key, value in history.items() if key != "text"]
+    _print(history if as_json else [*lines, "", harmless(str(history.get("text", "")))], as_json)
 
 
 @app.command()
@@ -154,6 +155,16 @@ def at_step(
         ],
         as_json,
     )
+
+
+app.command()(data_atlas.search)
+app.command()(data_atlas.sources)
+app.command("token-counts")(data_atlas.token_counts)
+app.command("import-table")(data_atlas.import_table)
+app.command()(data_atlas.mixture)
+app.command()(data_atlas.pairs)
+app.command("review-pairs")(data_atlas.review_pairs)
+app.command()(data_atlas.atlas)
 
 
 def _print(value: Any, as_json: bool) -> None:

@@ -20,6 +20,7 @@ from forerun.base.lab import Lab
 from forerun.dashboard.atlas.book import Book
 
 SOURCE_CELLS = "source_cells.parquet"
+VERSION = 1  # raised whenever what is made from a store reads or is drawn otherwise
 LEAST_DOCUMENTS = 200  # assumed: fewer documents may fall into one bucket, or go entirely, by chance
 ONE_BUCKET = 0.98  # assumed: share of a source's tokens in one quality bucket that makes its quality uninformative
 ALL_DUPLICATES = 0.9  # measured: a wrong rule removed over 95% of 15 of 113 public sources; 90% of a source is worth a look either way
@@ -36,8 +37,13 @@ class Placed:
 
 
 def folder_of(lab: Lab, book: Book) -> Path:
-    """Where what is made from this data set is kept."""
+    """What is kept of this data set beside its store: the map of fine clusters, reviews."""
     return lab.atlas / (book.digest or book.key)
+
+
+def made_folder(lab: Lab, book: Book) -> Path:
+    """What is made from the store's files and can be made again; another version makes its own."""
+    return folder_of(lab, book) / f"made-{VERSION}"
 
 
 def shards(lab: Lab, book: Book, columns: Sequence[str]) -> Iterator[Placed]:
@@ -59,7 +65,7 @@ def shards(lab: Lab, book: Book, columns: Sequence[str]) -> Iterator[Placed]:
 
 def source_cells(lab: Lab, book: Book) -> pa.Table:
     """`cell, source, num_documents, num_tokens, num_bytes, score_sum, score_square`, one row a pair; kept as Parquet."""
-    path = folder_of(lab, book) / SOURCE_CELLS
+    path = made_folder(lab, book) / SOURCE_CELLS
     if path.exists():
         return pq.read_table(path)
     made = _added_up(lab, book)

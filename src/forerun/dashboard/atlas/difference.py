@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from difflib import SequenceMatcher
 
+from forerun.dashboard.atlas.text import words_of
 from forerun.dashboard.html import Markup, Piece, join, tag
 
 PIECE = re.compile(r"\w+|\W+", re.UNICODE)
@@ -49,3 +50,10 @@ def _written(pieces: list[str], kept: list[bool]) -> Markup:
     out += ["".join(plain)] if plain else []
     out += [tag("mark", "".join(run))] if run else []
     return join(out)
+
+
+def differing(first: str, second: str) -> tuple[list[str], list[str]]:
+    """Words each text has and the other has nowhere, in order, each once."""
+    one, other = words_of(first), words_of(second)
+    mine, theirs = set(one), set(other)
+    return [word for word in dict.fromkeys(one) if word not in theirs], [word for word in dict.fromkeys(other) if word not in mine]

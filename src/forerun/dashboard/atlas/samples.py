@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from forerun.base.files import storage_errors
 from forerun.base.lab import Lab
-from forerun.dashboard.atlas.attributes import folder_of, shards
+from forerun.dashboard.atlas.attributes import made_folder, shards
 from forerun.dashboard.atlas.book import Book
 from forerun.dashboard.atlas.text import Reader
 
@@ -28,7 +28,7 @@ COLUMNS = ("id", "source", "source_id", "quality_score", "domain_cosine", "conte
 
 def samples(lab: Lab, book: Book) -> pa.Table:
     """`cell, kind, id, source, source_id, scores, num_tokens, text, cut`, by cell, kind and rank; made once, kept as Parquet."""
-    path = folder_of(lab, book) / FILE
+    path = made_folder(lab, book) / FILE
     if path.exists():
         return pq.read_table(path)
     made = _drawn(lab, book)

@@ -15,10 +15,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from forerun.base.errors import DataError
 from forerun.base.files import storage_errors, write_atomic
 from forerun.base.lab import Lab
 from forerun.dashboard.atlas.address import slug
-from forerun.dashboard.atlas.attributes import folder_of
+from forerun.dashboard.atlas.attributes import made_folder
 from forerun.dashboard.atlas.book import NUM_QUALITIES, Book
 from forerun.dashboard.atlas.samples import UNIFORM_KIND, samples
 from forerun.dashboard.atlas.text import words_of
@@ -66,7 +67,7 @@ class Answer:
 
 def index(lab: Lab, book: Book) -> Path:
     """The folder of the index; made once."""
-    folder = folder_of(lab, book) / FOLDER
+    folder = made_folder(lab, book) / FOLDER
     if (folder / HEAD).exists():
         return folder
     table = samples(lab, book)
@@ -124,9 +125,14 @@ def names(book: Book, domain: str) -> str:
 
 
 def search(folder: Path, topic: str) -> Answer:
-    """How much of the data is about a topic: documents that hold every word of it, weighted by the tokens they stand for."""
+    """How much of the data is about a topic: documents that hold every word of it, weighted by the tokens they stand for.
+
+    Raises: DataError for a topic without a word.
+    """
     head = _read_head(folder / HEAD, (folder / HEAD).stat().st_mtime_ns)
     words = tuple(dict.fromkeys(words_of(topic)))
+    if not words:
+        raise DataError(f"the topic {topic!r} has no word", hint="give words of letters or digits")
     rows = _rows_of(folder, words)
     cells, row_cell, row_tokens = head["cells"], head["row_cell"], head["row_tokens"]
     sampled, matched = [0] * len(cells), [0] * len(cells)
