@@ -12,13 +12,15 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import xxhash
 
-from forerun.base.config import digest_of, load_json
+from forerun.base.config import load_json
 from forerun.base.errors import ConfigError, DataError
 from forerun.base.files import write_atomic, write_json
 from forerun.base.lab import Lab
@@ -31,10 +33,20 @@ from forerun.curate.embed.quantize import QuantizationError, from_int8, to_int8
 from forerun.curate.embed.tfidf import word_profiles
 from forerun.curate.quality.files import load_quality, save_quality
 from forerun.curate.quality.model import QualityConfig, QualityModel, fit_quality
+from forerun.curate.steps import StepKey
 from forerun.curate.store import StoreSpec, StoreWriter, held_out_mask
 from forerun.curate.tokenise import Encoder, TokeniseConfig, end_of_document_id, train_tokenizer, vocab_size_of
 from forerun.loader.manifest import Manifest, Source, Step, load_manifest
 
+BuildStage = Literal["embed", "cluster", "quality", "tokenise", "store"]
+BUILD_STAGES: tuple[BuildStage, ...] = ("embed", "cluster", "quality", "tokenise", "store")
+STEP_CODE = {
+    "embed": tuple(f"forerun.curate.embed.{name}" for name in ("encoders", "endpoint", "onnx", "quantize", "static", "tfidf", "words")),
+    "cluster": tuple(f"forerun.curate.cluster.{name}" for name in ("checks", "domains", "kmeans", "merge", "names")),
+    "quality": tuple(f"forerun.curate.quality.{name}" for name in ("calibrate", "heuristic", "model", "statistics", "student", "teacher")),
+    "tokenise": ("forerun.curate.tokenise",),
+    "store": ("forerun.curate.build", "forerun.curate.store"),
+}
 VERSION = 1  # raised whenever a stage here would give other bytes for the same parameters
 SAMPLE_DOCUMENTS = 200_000  # assumed: documents the models are trained on; about 1 GiB of text, the bound on memory
 PROFILE_DOCUMENTS = 4000  # assumed: documents the intruder test draws from
@@ -107,7 +119,9 @@ def build_store(
                 writer.add(index, _ready(pq.read_table(path), _vectors(work, index), domains, quality, encoder, config.held_out_fraction))
             progress.advance(1)
     total = sum(pq.read_metadata(path).num_rows for path in partitions)
-    writer.spec = replace(spec, steps=(*steps, *_own_steps(config, total, errors, domains, quality, encoder)))
+    writer.spec = replace(
+        spec, steps=(*steps, *_own_steps(config, (_documents_digest(partitions),), total, errors, domains, quality, encoder))
+    )
     manifest = writer.finish()
     keep_map(lab, manifest.digest, domains)
     write_json(known, {"manifest": manifest.digest})
@@ -115,10 +129,46 @@ def build_store(
     return manifest
 
 
+def build_until(
+    lab: Lab,
+    name: str,
+    partitions: Sequence[Path],
+    sources: Sequence[Source],
+    config: BuildConfig,
+    stage: BuildStage,
+    *,
+    steps: Sequence[Step] = (),
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """The stages of `build_store` up to one of them, for looking at its report; the work stays for the build to go on with."""
+    if stage == "store":
+        manifest = build_store(lab, name, partitions, sources, config, steps=steps, quiet=quiet)
+        return {"manifest": manifest.digest}
+    work = lab.store / f".build-{identity_of(name, partitions, sources, config, steps)[:16]}"
+    work.mkdir(parents=True, exist_ok=True)
+    errors = _embed(partitions, config.embed, work, quiet)
+    if stage == "embed":
+        return {"encoder": config.embed.encoder, "quantization": errors.report()}
+    sample = _sample(partitions, work)
+    domains = _domains(sample, config.cluster, work)
+    if stage == "cluster":
+        return domains.report
+    if stage == "quality":
+        return _quality(sample, domains, config.quality, work).report
+    encoder = Encoder(_tokenizer(sample, config.tokenise, work), sample["text"][:256].to_pylist())
+    return {"engine": encoder.engine, "note": encoder.note}
+
+
 def identity_of(name: str, partitions: Sequence[Path], sources: Sequence[Source], config: BuildConfig, steps: Sequence[Step] = ()) -> str:
     """What a build is: hash of the code's version, every parameter, the sources, the earlier steps and the bytes of the input."""
-    inputs = _input_digests(partitions)
-    return digest_of({"version": VERSION, "name": name, "config": config, "sources": list(sources), "steps": list(steps), "inputs": inputs})
+    key = StepKey(
+        name="build",
+        version=VERSION,
+        parameters={"name": name, "config": config, "sources": list(sources), "steps": list(steps)},
+        inputs=tuple(_input_digests(partitions)),
+        modules=tuple(module for modules in STEP_CODE.values() for module in modules),
+    )
+    return key.identity
 
 
 def _input_digests(partitions: Sequence[Path]) -> list[str]:
@@ -131,6 +181,16 @@ def _input_digests(partitions: Sequence[Path]) -> list[str]:
                 sha.update(piece)
         digests.append(sha.hexdigest())
     return sorted(digests)
+
+
+def _documents_digest(partitions: Sequence[Path]) -> str:
+    """Of the documents and where they came from, in any order and however they are cut into files."""
+    total = 0
+    for path in partitions:
+        table = pq.read_table(path, columns=["id", "source", "source_id"])
+        for row in zip(*(table[name].to_pylist() for name in table.column_names)):
+            total += xxhash.xxh3_128_intdigest("\0".join(map(str, row)).encode("utf-8", "replace"))
+    return f"{total % (1 << 128):032x}"
 
 
 def _embed(partitions: Sequence[Path], config: EmbedConfig, work: Path, quiet: bool) -> QuantizationError:
@@ -260,7 +320,13 @@ def _ready(
 
 
 def _own_steps(
-    config: BuildConfig, total: int, errors: QuantizationError, domains: DomainModel, quality: QualityModel, encoder: Encoder
+    config: BuildConfig,
+    inputs: tuple[str, ...],
+    total: int,
+    errors: QuantizationError,
+    domains: DomainModel,
+    quality: QualityModel,
+    encoder: Encoder,
 ) -> list[Step]:
     reports = {
         "embed": (config.embed, {"encoder": config.embed.encoder, "quantization": errors.report()}),
@@ -268,16 +334,13 @@ def _own_steps(
         "quality": (config.quality, quality.report),
         "tokenise": (config.tokenise, {"engine": encoder.engine, "note": encoder.note}),
     }
-    return [
-        Step(
-            name=name,
-            identity=digest_of({"version": VERSION, "parameters": parameters}),
-            documents_in=total,
-            documents_out=total,
-            report=report,
-        )
-        for name, (parameters, report) in reports.items()
-    ]
+    steps: list[Step] = []
+    before = inputs
+    for name, (parameters, report) in reports.items():
+        key = StepKey(name=name, version=VERSION, parameters=parameters, inputs=before, modules=STEP_CODE[name])
+        before = (key.identity,)
+        steps.append(Step(name=name, identity=key.identity, documents_in=total, documents_out=total, report=report))
+    return steps
 
 
 def _npy(array: np.ndarray) -> bytes:

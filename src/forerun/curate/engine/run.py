@@ -42,7 +42,9 @@ def run_tasks(label: str, tasks: Sequence[Task], scratch: Path, engine: EngineCo
     return aside
 
 
-def _attempt(chosen: list[Task], scratch: Path, engine: EngineConfig, least: int, deaths: Counter[str], aside: dict[str, str]):
+def _attempt(
+    chosen: list[Task], scratch: Path, engine: EngineConfig, least: int, deaths: Counter[str], aside: dict[str, str]
+) -> Iterator[str]:
     """Names of tasks as they finish, until all have or a worker dies."""
     workers = max(least, engine.workers_for(len(chosen), sum(task.num_bytes for task in chosen)))
     if engine.runner == "loop" or not workers:
