@@ -63,7 +63,10 @@ def _block(query, key, value, mask, bounded):
 
 
 def _block_forward(query, key, value, mask, bounded):
-    """The output of a block of queries; kept for the backward pass are its inputs, output and row statistics, no score."""
+    """The output of a block of queries; kept for the backward pass are its inputs, output and row statistics, no score.
+
+    When the whole batch is one tile, XLA finds that both passes make the same scores and keeps them after all.
+    """
     inputs = (query, key, value, mask)
     out, total, largest = _by_tiles(functools.partial(_tile_forward, bounded=bounded), inputs, query, key)
     return out, (inputs, out, total, largest)

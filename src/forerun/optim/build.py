@@ -11,9 +11,11 @@ from jaxtyping import Array, Int
 
 from forerun.optim.config import OptimConfig
 from forerun.optim.groups import Rule, row_of
-from forerun.optim.muonh import frobenius, norm_axes, orthogonal_directions, sphere_step
+from forerun.optim.muonh import ONE_DEVICE, Joiner, frobenius, norm_axes, orthogonal_directions, sphere_step
 from forerun.optim.paths import named_leaves
 from forerun.optim.schedule import schedule
+
+LARGEST_STACKED = 1 << 18  # assumed: 1 MiB of float32; below it a loop costs more to compile and start than a copy costs to make
 
 
 class OptimState(NamedTuple):
@@ -29,7 +31,14 @@ class OptimState(NamedTuple):
     """Norms to keep, of MuonH and AdamH leaves."""
 
 
-def build(config: OptimConfig, num_steps: int) -> optax.GradientTransformation:
+class Layout(NamedTuple):
+    """How the matrices that are orthogonalised lie on a mesh; see `optim/spread.py`."""
+
+    experts: Joiner = ONE_DEVICE
+    others: Joiner = ONE_DEVICE
+
+
+def build(config: OptimConfig, num_steps: int, layout: Layout = Layout()) -> optax.GradientTransformation:
     """Initial state and update. `update(gradients, state, params)` gives the difference to add to the parameters.
 
     `recipe` muon and adamw replace the rules for comparison: `muon` orthogonalises without keeping norms, `adamw` moves every leaf by Adam.
@@ -51,37 +60,116 @@ def build(config: OptimConfig, num_steps: int) -> optax.GradientTransformation:
         )
 
     def update(gradients: Any, state: OptimState, params: Any) -> tuple[Any, OptimState]:
-        factor, count = factor_at(state.count), state.count + 1
-        leaves, grads = named_leaves(params), named_leaves(gradients)
-        grads = _clipped(grads, config.clip_grad_norm)
-        rules = {name: _rule(config, name) for name in leaves}
-        momentum, second, new = {}, {}, {}
-        muon = [name for name in leaves if rules[name] == "muonh"]
-        for name in muon:
-            momentum[name] = config.momentum * state.momentum[name] + grads[name]
-        directions = orthogonal_directions([grads[name] + config.momentum * momentum[name] for name in muon], config.newton_schulz_steps)
-        for name, direction in zip(muon, directions):
-            new[name] = _muon_moved(config, name, leaves[name], direction, state, jnp.asarray(config.muonh_learning_rate * factor))
-        for name in leaves:
-            if rules[name] == "muonh":
-                continue
-            direction, momentum[name], second[name] = _adam_direction(config, grads[name], state, name, count)
-            if rules[name] == "adamh" and config.recipe == "muonh":
-                eta = jnp.asarray(config.muonh_learning_rate * factor)
-                new[name] = sphere_step(leaves[name], direction, state.radius[name], eta, _axes(config, name, leaves[name]))
+        leaves, grads = named_leaves(params), _clipped(named_leaves(gradients), config.clip_grad_norm)
+        count = state.count + 1
+        rates = _rates(config, factor_at(state.count), count, 1.0 - state.count / num_steps)
+        alike = _alike(config, leaves)
+        change, momentum, second = dict[str, Array](), dict[str, Array](), dict[str, Array]()
+        raw: dict[Kind, Array] = {}
+        for kind, names in alike.items():
+            gradient, before = _stacked(grads, names), _stacked(state.momentum, names)
+            if kind.rule == "muonh":
+                first = config.momentum * before + gradient
+                raw[kind] = gradient + config.momentum * first
             else:
-                new[name] = leaves[name] - config.adam_learning_rate * factor * direction
-        for name, leaf in leaves.items():
-            decay = config.weight_decay.get(row_of(name).group, 0.0)
-            if decay:
-                left = 1.0 - state.count / num_steps
-                new[name] = new[name] - config.adam_learning_rate * factor * decay * left * leaf
-        ordered = [new[name] - leaf for name, leaf in leaves.items()]
-        updates = jax.tree.unflatten(jax.tree.structure(params), ordered)
+                first = config.beta1 * before + (1 - config.beta1) * gradient
+                square = config.beta2 * _stacked(state.second, names) + (1 - config.beta2) * jnp.square(gradient)
+                raw[kind] = first / rates.first_share / (jnp.sqrt(square / rates.second_share) + config.eps)
+                second |= zip(names, _made(square))
+            momentum |= zip(names, _made(first))
+        for kind, direction in _orthogonal(raw, config.newton_schulz_steps, layout).items():
+            names = alike[kind]
+            weight = _stacked(leaves, names)
+            radius = _stacked(state.radius, names) if names[0] in state.radius else None
+            moved = _moved(kind, weight, direction, radius, rates)
+            if kind.decay:
+                moved = moved - rates.adam * kind.decay * rates.left * weight
+            change |= zip(names, _made(moved - weight))
+        updates = jax.tree.unflatten(jax.tree.structure(params), [change[name] for name in leaves])
         in_order = {name: momentum[name] for name in leaves}
         return updates, OptimState(count, in_order, {name: second[name] for name in state.second}, state.radius)
 
     return optax.GradientTransformation(init, update)  # pyright: ignore[reportArgumentType]  optax allows params=None, norms need them
+
+
+class Kind(NamedTuple):
+    """What leaves have in common that are moved together."""
+
+    rule: Rule
+    group: str
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    """Of a kept norm; counted from the end."""
+    decay: float
+    alone: str
+    """The name of a leaf too large to be copied beside others."""
+
+
+class Rates(NamedTuple):
+    """Scalars of one step, made once: without the barrier XLA makes the schedule again inside every leaf's loop."""
+
+    muonh: Array
+    adam: Array
+    first_share: Array
+    """How much of a first moment has been seen, 1 - beta1^count."""
+    second_share: Array
+    left: Array
+    """Share of the run ahead, which weight decay falls with."""
+
+
+def _rates(config: OptimConfig, factor: Any, count: Array, left: Array) -> Rates:
+    made = Rates(
+        jnp.asarray(config.muonh_learning_rate * factor),
+        jnp.asarray(config.adam_learning_rate * factor),
+        1 - config.beta1**count,
+        1 - config.beta2**count,
+        left,
+    )
+    return jax.lax.optimization_barrier(made)
+
+
+def _alike(config: OptimConfig, leaves: dict[str, Array]) -> dict[Kind, list[str]]:
+    """Leaves by kind: small ones of one shape share their loops, which saves compiling and starting a loop per leaf."""
+    kinds: dict[Kind, list[str]] = {}
+    for name, leaf in leaves.items():
+        group = row_of(name).group
+        alone = name if leaf.size > LARGEST_STACKED else ""
+        kind = Kind(_rule(config, name), group, leaf.shape, _axes(config, name, leaf), config.weight_decay.get(group, 0.0), alone)
+        kinds.setdefault(kind, []).append(name)
+    return kinds
+
+
+def _stacked(tree: dict[str, Array], names: list[str]) -> Array:
+    return _made(jnp.stack([tree[name] for name in names]))
+
+
+def _made(stack: Array) -> Array:
+    """The stack as an array in memory: otherwise XLA repeats how it is made, or taken apart, in a loop per leaf."""
+    return jax.lax.optimization_barrier(stack)
+
+
+def _orthogonal(raw: dict[Kind, Array], num_steps: int, layout: Layout) -> dict[Kind, Array]:
+    """Directions of the muonh kinds orthogonalised, the others as they are; experts and other matrices may lie differently on a mesh."""
+    done = dict(raw)
+    muonh = [kind for kind in raw if kind.rule == "muonh"]
+    parts = [(muonh, layout.others)]
+    if layout.experts is not layout.others:
+        parts = [([kind for kind in muonh if kind.group == "routed"], layout.experts)]
+        parts += [([kind for kind in muonh if kind.group != "routed"], layout.others)]
+    for kinds, joiner in parts:
+        done |= zip(kinds, orthogonal_directions([raw[kind] for kind in kinds], num_steps, joiner))
+    return done
+
+
+def _moved(kind: Kind, weight: Array, direction: Array, radius: Array | None, rates: Rates) -> Array:
+    if radius is not None:
+        return sphere_step(weight, direction, radius, rates.muonh, kind.axes)
+    if kind.rule == "muonh":
+        rows, columns = kind.shape[-2:]
+        return (
+            weight - rates.muonh * direction * max(1.0, columns / rows) ** 0.5
+        )  # Muon's factor: updates of one root mean square per output
+    return weight - rates.adam * direction
 
 
 def _rule(config: OptimConfig, name: str) -> Rule:
@@ -95,20 +183,6 @@ def _rule(config: OptimConfig, name: str) -> Rule:
 
 def _axes(config: OptimConfig, name: str, leaf: Array) -> tuple[int, ...]:
     return norm_axes(leaf, pooled=config.expert_norm == "pooled" and row_of(name).group == "routed")
-
-
-def _muon_moved(config: OptimConfig, name: str, weight: Array, direction: Array, state: OptimState, eta: Array) -> Array:
-    if config.recipe == "muonh":
-        return sphere_step(weight, direction, state.radius[name], eta, _axes(config, name, weight))
-    rows, columns = weight.shape[-2:]
-    return weight - eta * direction * max(1.0, columns / rows) ** 0.5  # Muon's factor: every update of one root mean square per output
-
-
-def _adam_direction(config: OptimConfig, grad: Array, state: OptimState, name: str, count: Array) -> tuple[Array, Array, Array]:
-    first = config.beta1 * state.momentum[name] + (1 - config.beta1) * grad
-    second = config.beta2 * state.second[name] + (1 - config.beta2) * jnp.square(grad)
-    corrected = first / (1 - config.beta1**count)
-    return corrected / (jnp.sqrt(second / (1 - config.beta2**count)) + config.eps), first, second
 
 
 def _clipped(grads: dict[str, Array], limit: float) -> dict[str, Array]:

@@ -10,7 +10,8 @@ kept in the optimizer state so that rounding and restores cannot let it drift. S
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -42,8 +43,34 @@ def sphere_step(
     return moved * (radius / (frobenius(moved, axes) + TINY))
 
 
-def orthogonal_directions(directions: Sequence[Float[Array, "... R C"]], num_steps: int) -> list[Array]:
-    """Every matrix orthogonalised; matrices of one shape, of all leaves and layers, share one batch of products."""
+class Joiner(NamedTuple):
+    """How matrices of one shape become one batch, and come apart again."""
+
+    join: Callable[[list[Array]], Array]
+    split: Callable[[Array, list[int]], list[Array]]
+    """The parts in order, given how many matrices each has."""
+
+
+def in_one_row(parts: list[Float[Array, "N R C"]]) -> Float[Array, "M R C"]:
+    """One after the other."""
+    return jnp.concatenate(parts)
+
+
+def cut_apart(batch: Float[Array, "M R C"], sizes: list[int]) -> list[Float[Array, "N R C"]]:
+    """The inverse of `in_one_row`; what is left over behind the last part is padding."""
+    starts = [sum(sizes[:index]) for index in range(len(sizes))]
+    return [batch[start : start + size] for start, size in zip(starts, sizes)]
+
+
+ONE_DEVICE = Joiner(in_one_row, cut_apart)
+
+
+def orthogonal_directions(directions: Sequence[Float[Array, "... R C"]], num_steps: int, joiner: Joiner = ONE_DEVICE) -> list[Array]:
+    """Every matrix orthogonalised; matrices of one shape, of all leaves and layers, share one batch of products.
+
+    Args:
+        joiner: on a mesh, one that lays whole matrices on devices, so that no norm and no product is a sum over devices.
+    """
     by_shape: dict[tuple[int, int], list[int]] = {}
     flat = []
     for index, leaf in enumerate(directions):
@@ -53,13 +80,10 @@ def orthogonal_directions(directions: Sequence[Float[Array, "... R C"]], num_ste
         by_shape.setdefault((min(rows, columns), max(rows, columns)), []).append(index)
     done: list[Array | None] = [None] * len(directions)
     for members in by_shape.values():
-        batch = orthogonalize(jnp.concatenate([flat[index] for index in members]), num_steps)
-        start = 0
-        for index in members:
-            stop = start + flat[index].shape[0]
+        batch = orthogonalize(joiner.join([flat[index] for index in members]), num_steps)
+        parts = joiner.split(batch, [flat[index].shape[0] for index in members])
+        for index, part in zip(members, parts):
             leaf = directions[index]
-            wide_shape = (*leaf.shape[:-2], *flat[index].shape[-2:])
-            part = batch[start:stop].reshape(wide_shape)
-            done[index] = part.mT if leaf.shape[-2] > leaf.shape[-1] else part
-            start = stop
+            shaped = part.reshape(*leaf.shape[:-2], *flat[index].shape[-2:])
+            done[index] = shaped.mT if leaf.shape[-2] > leaf.shape[-1] else shaped
     return [leaf for leaf in done if leaf is not None]
