@@ -10,8 +10,12 @@ interface Head {
   slugs: Record<string, string>;
   row_cell: number[];
   row_tokens: number[];
-  row_id: string[];
-  row_start: string[];
+}
+
+/** `search-documents.json`: what is shown of a found document. */
+interface Documents {
+  id: string[];
+  start: string[];
 }
 
 const SHELVES = 256;
@@ -40,6 +44,7 @@ export function startSearch(place: HTMLElement): void {
   place.append(element("div", { class: "controls" }, label, input), told, found);
   const index = new URL(place.dataset.index ?? "", document.baseURI);
   let head: Promise<Head> | null = null;
+  let documents: Promise<Documents> | null = null;
   let serial = 0;
   let timer = 0;
   const run = async (): Promise<void> => {
@@ -54,9 +59,14 @@ export function startSearch(place: HTMLElement): void {
     try {
       head ??= read<Head>(index);
       const [known, rows] = await Promise.all([head, rowsOf(index, words)]);
-      if (mine === serial) show(known, words, rows, told, found, place.dataset.domains ?? "");
+      if (mine !== serial) return;
+      show(known, words, rows, told, found, place.dataset.domains ?? "");
+      if (!rows.length) return;
+      documents ??= read<Documents>(new URL("search-documents.json", index));
+      const listed = await documents;
+      if (mine === serial) found.append(examples(known, listed, rows));
     } catch {
-      head = null;
+      head = documents = null;
       told.textContent = "The search index cannot be read here; serve the site with `forerun site serve`, or search with `forerun data search`.";
     }
   };
@@ -142,12 +152,15 @@ function show(head: Head, words: string[], rows: number[], told: HTMLElement, fo
     percent((whole.get(domain) ?? 0) > 0 ? part / (whole.get(domain) ?? 1) : 0),
     named(domain) ? "in its name or terms" : "",
   ]);
-  const examples = rows.slice(0, SHOWN_EXAMPLES).map((row) => [head.cells[head.row_cell[row] ?? 0]?.[0] ?? "", visible(head.row_start[row] ?? ""), head.row_id[row]?.slice(0, 12) ?? ""]);
   found.replaceChildren(
     table("The topic by bucket", ["bucket", "share of the topic", "share of all text"], buckets),
     table("Where it is", ["domain", "tokens, estimated", "share of the domain", ""], parts),
-    table("Documents with it", ["cell", "beginning", "id"], examples),
   );
+}
+
+function examples(head: Head, documents: Documents, rows: number[]): HTMLElement {
+  const shown = rows.slice(0, SHOWN_EXAMPLES).map((row) => [head.cells[head.row_cell[row] ?? 0]?.[0] ?? "", visible(documents.start[row] ?? ""), documents.id[row]?.slice(0, 12) ?? ""]);
+  return table("Documents with it", ["cell", "beginning", "id"], shown);
 }
 
 /** Characters that hide or turn text are shown by their number. */

@@ -127,7 +127,7 @@ def _book_pages(files: LabFiles, book: Book) -> Iterator[Page]:
 
 def _index(files: LabFiles, book: Book) -> Mapping[str, Callable[[], bytes]]:
     """The search index: its head and every shelf of words, made when one of them is asked for."""
-    names = [search.HEAD, *(f"words/{shelf}.json" for shelf in search.SHELVES)]
+    names = [search.HEAD, search.STARTS, *(f"words/{shelf}.json" for shelf in search.SHELVES)]
     return {name: lambda name=name: (search.index(files.lab, book) / name).read_bytes() for name in names}
 
 

@@ -1,7 +1,7 @@
 """Search by topic: an index of the uniform samples that answers in a few file reads, here and in a browser without a server.
 
 `words/<shelf>.json` holds, for the words of one of 256 shelves, the rows of the samples they occur in, as differences; `search.json`
-the cell and tokens of each row. Names and contrast terms of the domains are searched beside the samples.
+the cell and tokens of each row; `search-documents.json` its id and beginning. Names and contrast terms of the domains are searched beside the samples.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from forerun.dashboard.atlas.samples import UNIFORM_KIND, samples
 from forerun.dashboard.atlas.text import words_of
 
 FOLDER = "search"
-HEAD = "search.json"
+HEAD, STARTS = "search.json", "search-documents.json"
 LONGEST_WORD = 32  # assumed: longer runs of letters are no words
 NUM_SHELVES = 256
 SHELVES = tuple(f"{number:02x}" for number in range(NUM_SHELVES))
@@ -92,6 +92,7 @@ def index(lab: Lab, book: Book) -> Path:
             write_atomic(
                 folder / "words" / f"{name}.json", json.dumps(shelves.get(name, {}), separators=(",", ":"), ensure_ascii=False).encode()
             )
+    write_atomic(folder / STARTS, json.dumps(_starts(rows), separators=(",", ":")).encode())
     write_atomic(folder / HEAD, json.dumps(_head(book, rows), separators=(",", ":")).encode())
     return folder
 
@@ -114,9 +115,12 @@ def _head(book: Book, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "slugs": {domain: slug(domain) for domain in book.domains},
         "row_cell": [place[row["cell"]] for row in rows],
         "row_tokens": [row["num_tokens"] for row in rows],
-        "row_id": [row["id"] for row in rows],
-        "row_start": [" ".join(row["text"][:300].split())[:120] for row in rows],
     }
+
+
+def _starts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What is shown of a found document; a file of its own, because the answer does not wait for it."""
+    return {"schema": 1, "id": [row["id"] for row in rows], "start": [" ".join(row["text"][:300].split())[:120] for row in rows]}
 
 
 def names(book: Book, domain: str) -> str:
