@@ -1,19 +1,21 @@
-"""A small lab without training: a promise kept, a promise open, a run that goes on, hostile text everywhere."""
+"""Labs the tests share; each is made once."""
 
 from __future__ import annotations
 
 import pytest
+from plan_twin import planner as made_planner
+from small_lab import small_lab
 
-from forerun.base.lab import Lab
-from forerun.dashboard.lab_files import Planner
-from forerun.plan.page_inputs import page_inputs, plan_of, planned_of
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\u202eabc\x07\"'>"
 
 
 @pytest.fixture(scope="session")
 def planner():
-    return Planner(plan=plan_of, planned=planned_of, inputs=page_inputs())
+    """What the command hands to the site."""
+    return made_planner()
 
 
-@pytest.fixture
-def empty_lab(tmp_path):
-    return Lab(tmp_path / "empty")
+@pytest.fixture(scope="session")
+def hostile_lab(tmp_path_factory):
+    """A whole lab with markup, scripts and control characters in every text."""
+    return small_lab(tmp_path_factory.mktemp("hostile") / "lab", HOSTILE)

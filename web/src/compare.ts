@@ -1,6 +1,6 @@
 import { setParameter } from "./address";
 import { Curve } from "./curve";
-import { element } from "./element";
+import { element, visible } from "./element";
 import { shown } from "./numbers";
 import { onRows } from "./news";
 import { Plot } from "./plot";
@@ -91,16 +91,16 @@ async function draw(host: HTMLElement, told: HTMLElement, runs: Run[], metric: s
   const drawn = found.filter((entry) => entry.rows && entry.rows[0].length > 0);
   const lines: PlotLine[] = drawn.map(({ run, factor, rows }, index) => {
     const [steps, values] = rows as [Float64Array, Float64Array];
-    return { label: run.run, style: index % 6, marker: "", curve: new Curve(steps.map((step) => step * (factor ?? 1)), values), hidden: false };
+    return { label: visible(run.run), style: index % 6, marker: "", curve: new Curve(steps.map((step) => step * (factor ?? 1)), values), hidden: false };
   });
   const left = runs.length - drawn.length;
-  told.textContent = finding(lines, metric) + (left ? ` ${left} chosen run${left > 1 ? "s have" : " has"} no such numbers.` : "");
+  told.textContent = finding(lines, visible(metric)) + (left ? ` ${left} chosen run${left > 1 ? "s have" : " has"} no such numbers.` : "");
   const legend = element("ul", { class: "legend" }, ...lines.map((line) => element("li", { class: `line s${line.style}` }, line.label)));
   const chart = element("div", { class: "plot" });
   const all = element("table", {}, element("caption", {}, `${metric} at the end`), element("thead", {}, row(["run", ALIGN[by].label, metric], "th")));
   all.append(element("tbody", {}, ...lines.map((line) => row([line.label, shown(line.curve.last), shown(line.curve.y(line.curve.length - 1))], "td"))));
   host.replaceChildren(legend, chart, element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Numbers at the end" }, all));
-  const plot = new Plot(chart, { key: "compare", x: ALIGN[by].label, y: metric, logX: by === "compute", lines, bands: [], marks: [], onZoom: () => undefined });
+  const plot = new Plot(chart, { key: "compare", x: ALIGN[by].label, y: visible(metric), logX: by === "compute", lines, bands: [], marks: [], onZoom: () => undefined });
   plot.draw();
   grow = (run, rows) => {
     const at = drawn.findIndex((entry) => entry.run.run === run);

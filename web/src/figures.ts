@@ -1,7 +1,7 @@
 import { chosen, choose } from "./address";
 import { parseFigure } from "./csv";
 import { Curve } from "./curve";
-import { element } from "./element";
+import { element, visible } from "./element";
 import { onRows } from "./news";
 import { Plot } from "./plot";
 import type { PlotBand, PlotLine } from "./plot";
@@ -69,21 +69,21 @@ function show(figure: HTMLElement, host: HTMLElement, spec: FigureSpec, csv: str
   };
   const hidden = new Set((chosen("hide").get(figure.id) ?? "").split(".").filter(Boolean).map(Number));
   const lines: PlotLine[] = spec.lines.map((line, index) => ({
-    label: line.label,
+    label: visible(line.label),
     style: line.style,
     marker: line.marker,
     curve: of(line.label, "y"),
     hidden: hidden.has(index),
   }));
-  const bands: PlotBand[] = spec.bands.map((label) => ({ label, low: of(label, "low"), high: of(label, "high") }));
+  const bands: PlotBand[] = spec.bands.map((label) => ({ label: visible(label), low: of(label, "low"), high: of(label, "high") }));
   const plot = new Plot(host, {
     key: figure.id,
-    x: spec.x,
-    y: spec.y,
+    x: visible(spec.x),
+    y: visible(spec.y),
     logX: spec.logX,
     lines,
     bands,
-    marks: spec.marks,
+    marks: spec.marks.map((mark) => ({ x: mark.x, label: visible(mark.label) })),
     onZoom: (range) => choose("zoom", figure.id, range && `${compact(range[0])}:${compact(range[1])}`),
   });
   legend(figure, lines, plot);
@@ -123,7 +123,6 @@ async function fill(figure: HTMLElement, spec: FigureSpec, lines: PlotLine[], pl
       const found = await points(spec.rows, source.run, source.metric);
       if (!found) return;
       const [steps, values] = found;
-      performance.mark(`arrived:${figure.id}`);
       const factor = source.factor ?? 1;
       const grown = line.curve;
       line.curve = new Curve(factor === 1 ? steps : steps.map((step) => step * factor), values);

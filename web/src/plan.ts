@@ -1,6 +1,6 @@
 // What if: sliders over a plan, worked out in the page as `forerun plan` does, with the command that says the same.
 import { setParameter } from "./address";
-import { element } from "./element";
+import { element, visible } from "./element";
 import { count, duration, shown, size } from "./numbers";
 import { plan, problem, stepsFor } from "./plan/cost";
 import type { Plan } from "./plan/cost";
@@ -144,7 +144,7 @@ class WhatIf {
     setParameter("device", [this.device]);
     setParameter("mfu", [String(this.mfu)]);
     setParameter("set", changes.map(([path, value]) => `${path}=${value}`));
-    this.command.textContent = this.asCommand(changes);
+    this.command.textContent = visible(this.asCommand(changes));
     const wrong = problem(this.run) || (this.mfu > 0 && this.mfu <= 1 ? "" : "MFU must lie in 0..1");
     const device = this.inputs.devices[this.device];
     if (wrong || !device) {

@@ -88,6 +88,14 @@ export class Plot {
       this.plot?.setData(this.data(low, high), false);
       this.plot?.setScale("x", { min: low, max: high });
     });
+    this.tell();
+  }
+
+  /** What is drawn, for whoever waits for it. */
+  private tell(): void {
+    const curves = this.spec.lines.map((line) => line.curve);
+    this.host.dataset.points = String(curves.reduce((all, curve) => all + curve.length, 0));
+    this.host.dataset.last = String(Math.max(...curves.map((curve) => curve.last)));
     performance.mark(`drawn:${this.spec.key}`);
   }
 
@@ -178,7 +186,7 @@ export class Plot {
       this.area,
     );
     this.plot.root.setAttribute("aria-hidden", "true");
-    performance.mark(`drawn:${this.spec.key}`);
+    this.tell();
   }
 
   private resize(): void {
@@ -236,18 +244,18 @@ export class Plot {
 
   private toolbar(): HTMLElement {
     const button = (label: string, words: string, act: () => void): HTMLElement => {
-      const made = element("button", { type: "button", "aria-label": `${words}: ${this.spec.key}` }, label);
+      const made = element("button", { type: "button", "aria-label": `${words} ${this.spec.key}` }, label);
       made.addEventListener("click", act);
       return made;
     };
     return element(
       "div",
       { class: "tools", role: "group", "aria-label": `View of ${this.spec.key}` },
-      button("+", "Zoom in", () => this.zoom(ZOOM_STEP)),
-      button("−", "Zoom out", () => this.zoom(1 / ZOOM_STEP)),
-      button("◀", "Earlier", () => this.pan(-0.3)),
-      button("▶", "Later", () => this.pan(0.3)),
-      button("All", "Show everything", () => this.zoomTo(null)),
+      button("+", "Zoom in on", () => this.zoom(ZOOM_STEP)),
+      button("−", "Zoom out of", () => this.zoom(1 / ZOOM_STEP)),
+      button("◀", "Earlier in", () => this.pan(-0.3)),
+      button("▶", "Later in", () => this.pan(0.3)),
+      button("All", "All of", () => this.zoomTo(null)),
     );
   }
 

@@ -79,6 +79,7 @@ async function remote(url: string): Promise<AsyncBuffer> {
   const answer = await fetch(url, { headers: { Range: `bytes=-${TAIL}` } });
   if (!answer.ok) throw new Error(`${url}: HTTP ${answer.status}`);
   const content = await answer.arrayBuffer();
+  performance.mark(`arrived:${url}`);
   const total = Number(answer.headers.get("Content-Range")?.split("/")[1]);
   if (answer.status !== 206 || !Number.isFinite(total)) {
     return { byteLength: content.byteLength, slice: (start, end) => content.slice(start, end) };
@@ -90,6 +91,7 @@ async function remote(url: string): Promise<AsyncBuffer> {
       if (start >= begin) return content.slice(start - begin, end - begin);
       const part = await fetch(url, { headers: { Range: `bytes=${start}-${end - 1}` } });
       const bytes = await part.arrayBuffer();
+      performance.mark(`arrived:${url}`);
       return part.status === 206 ? bytes : bytes.slice(start, end);
     },
   };

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files as package_files
 
+from forerun.base.errors import PlatformError
 from forerun.dashboard.atlas import pages as atlas
 from forerun.dashboard.desk import Desk, Page, csv_folder
 from forerun.dashboard.lab_files import LabFiles
-from forerun.dashboard.page import page
+from forerun.dashboard.page import page, paragraph, state
 from forerun.dashboard.pages import compare, data, experiment, forecasts, front, glossary, incidents, ladder, plan, run
 
 PARTS: tuple[Callable[[LabFiles], Iterator[Page]], ...] = (
@@ -75,7 +76,10 @@ class Site:
 
     def _draw(self, made: Page) -> None:
         desk = Desk(made.path)
-        content = made.content(desk)
+        try:
+            content = made.content(desk)
+        except PlatformError as error:  # one file that cannot be shown must not take the other pages away
+            content = [paragraph(state("missed", "This page cannot be made"), f": {error}")]
         live = desk.up + self._live if self._live else None
         self._made[made.path] = page(made.title, *content, here=made.path, scripts=made.scripts, live=live)
         self._made |= desk.drawn

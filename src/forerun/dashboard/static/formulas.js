@@ -1,0 +1,1 @@
+export{t as plan,n as problem,r as stepsFor}from"./chunks/cost.js";

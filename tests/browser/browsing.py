@@ -1,0 +1,79 @@
+"""What the browser tests share beside fixtures: where things are, servers, waiting."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from http.server import SimpleHTTPRequestHandler
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">\u202eabc"\'><b id=bold>'
+CHROMIUM = (
+    os.environ.get("FORERUN_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
+SHOTS = Path(os.environ.get("FORERUN_SCREENSHOTS", ROOT / "lab-browser" / "screenshots"))
+COMMAND = [sys.executable, "-c", "from forerun.cli.main import main; main()"]
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class LiveServer:
+    """`forerun site serve` as a process of its own; it can be killed and started again on its port."""
+
+    def __init__(self, lab, *options: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._command = [*COMMAND, "site", "serve", "--lab", str(lab.root), "--port", str(self.port), *options]
+        self.start()
+
+    def start(self) -> None:
+        """Start and wait until pages come."""
+        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(300):
+            try:
+                urllib.request.urlopen(f"{self.url}/glossary.html", timeout=5).read()
+                return
+            except OSError:
+                assert self.process.poll() is None, "the server ended"
+                time.sleep(0.1)
+        raise AssertionError("the server did not start within 30 s")
+
+    def kill(self) -> None:
+        """As a crash would."""
+        self.process.kill()
+        self.process.wait()
+
+
+def until(page, expression: str, timeout_s: float = 20.0) -> None:
+    """Wait for a condition. The pages' policy forbids evaluating strings, so the waiting is done out here."""
+    deadline = time.monotonic() + timeout_s
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {expression}"
+        time.sleep(0.02)
+
+
+def settle(page, timeout_s: float = 30.0) -> None:
+    """Scroll through a page until every figure has come alive and has its rows."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left = page.evaluate(
+            """async () => {
+                for (let y = 0; y < document.body.scrollHeight; y += 600) { scrollTo({ top: y, behavior: 'instant' }); await new Promise((done) => setTimeout(done, 25)); }
+                scrollTo({ top: 0, behavior: 'instant' });
+                return [...document.querySelectorAll('figure[data-figure]')].filter((figure) => figure.dataset.live !== 'rows').map((figure) => figure.id);
+            }"""
+        )
+        if not left:
+            return
+        assert time.monotonic() < deadline, f"figures that did not come alive: {left}"
