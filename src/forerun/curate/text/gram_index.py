@@ -15,11 +15,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from forerun.curate.text.words import GRAM_BASE, KIND, KINDS, LETTER, UNITS, buffers, mix, next_word, powers, spelling, word_hashes
+from forerun.curate.text.spelling import spelling
+from forerun.curate.text.words import (
+    GRAM_BASE,
+    KIND,
+    KINDS,
+    LETTER,
+    UNITS,
+    arguments,
+    buffers,
+    grams_of,
+    mix,
+    room_for,
+    scan_words,
+    word_hashes,
+)
 
 LEAST_DISTINCT = 4  # assumed: a gram of fewer different words is a rule, a run of numbers or a refrain, and says nothing about an item
 FILTER_BITS = 16  # assumed: bits per gram of the filter before the table; about 1 in 16 words passes it by chance
-RING = 256  # derived: a power of two above the words of the heaviest gram, 32 words of 4 characters
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +68,14 @@ class GramIndex:
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """Every occurrence, in order of document and place."""
+    """Every occurrence, by document; those of grams first."""
 
     document: NDArray[np.int64]
     """`[H]`"""
     entry: NDArray[np.int64]
     """`[H]`"""
     end: NDArray[np.int64]
-    """`[H]`, byte of the document after its last word and what ended it."""
+    """`[H]`, byte of the document after its last word."""
     num_grams: NDArray[np.int64]
     """Grams of each document that could have been hit."""
 
@@ -99,14 +112,9 @@ def build_index(texts: pa.Array | pa.ChunkedArray, *, match: str, gram_words: in
 
 def scan(texts: pa.Array | pa.ChunkedArray, index: GramIndex) -> Hits:
     """All occurrences of the index's grams and short items in some documents."""
-    tables = spelling(index.match)
-    content, offsets = buffers(texts)
     document, entry, end, num_grams = _scan(
-        content,
-        offsets,
-        tables.low,
-        tables.wide,
-        tables.rules,
+        *buffers(texts),
+        *arguments(spelling(index.match)),
         index.gram_words,
         index.least_words,
         *index.gram_table,
@@ -140,11 +148,8 @@ def _filled(keys, entries, slots, bits):
 
 
 @numba.njit(cache=True, nogil=True)
-def _look_up(key, table, values, passed):
+def _look_up(key, table, values):
     """The entry of a key, or -1."""
-    bit = (key >> np.uint64(32)) & np.uint64(64 * len(passed) - 1)
-    if not (passed[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1):
-        return np.int32(-1)
     slot = key & np.uint64(len(table) - 1)
     while table[slot] != 0:
         if table[slot] == key:
@@ -221,59 +226,56 @@ def _entries(words, starts, gram_words, least_words):
 
 @numba.njit(cache=True, nogil=True)
 def _scan(
-    content, offsets, low, wide, rules, gram_words, least_words, keys, entries, passed, last_keys, last_entries, last_passed, short_words, short_hash, short_last, num_grams
+    content, offsets, low, wide, folds, punctuated, gram_words, least_words, keys, entries, passed, last_keys, last_entries, last_passed, short_words, short_hash, short_last, num_grams
 ):  # fmt: skip
     room = 1024
     document_of, entry_of, end_of = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
     totals = np.zeros(len(offsets) - 1, np.int64)
-    ring, sums, power = np.zeros(RING, np.uint64), np.zeros(RING, np.uint64), powers(RING)
-    mask, hits = RING - 1, 0
+    most = room_for(offsets)
+    words, ends, grams = np.empty(most, np.uint64), np.empty(most, np.int64), np.empty(most, np.uint64)
+    bits = np.uint64(64 * len(passed) - 1)
+    last_bits = np.uint64(64 * len(last_passed) - 1)
+    hits = 0
     for document in range(len(offsets) - 1):
-        at, stop = offsets[document], offsets[document + 1]
-        index, total = 0, np.uint64(0)
-        head, head_weight, letters = 0, 0, 0
-        tail, tail_weight = 0, 0
-        while True:
-            word, at = next_word(content, at, stop, low, wide, rules)
-            if word == 0:
-                break
-            ring[index & mask], sums[index & mask] = word, total  # the sum before each word
-            total = total * GRAM_BASE + word
-            units = KINDS[word & KIND]
-            head_weight += units
-            tail_weight += units
-            letters += (word & LETTER) != 0
-            while head_weight - KINDS[ring[head & mask] & KIND] >= gram_words * UNITS:
-                head_weight -= KINDS[ring[head & mask] & KIND]
-                letters -= (ring[head & mask] & LETTER) != 0
-                head += 1
-            while tail_weight - KINDS[ring[tail & mask] & KIND] >= least_words * UNITS:
-                tail_weight -= KINDS[ring[tail & mask] & KIND]
-                tail += 1
-            index += 1
-            if hits + len(short_words) + 2 > room:
-                room = 2 * room + len(short_words)
-                document_of, entry_of, end_of = _grown(document_of, room), _grown(entry_of, room), _grown(end_of, room)
-            if head_weight >= gram_words * UNITS and letters:
-                totals[document] += 1
-                value = mix(total - sums[head & mask] * power[index - head]) | np.uint64(1)
-                entry = _look_up(value, keys, entries, passed)
-                if entry >= 0:
-                    document_of[hits], entry_of[hits], end_of[hits] = document, entry, at - offsets[document]
-                    hits += 1
-            if tail_weight >= least_words * UNITS and len(short_words):
-                value = mix(total - sums[tail & mask] * power[index - tail]) | np.uint64(1)
-                entry = _look_up(value, last_keys, last_entries, last_passed)
-                if entry >= 0:
-                    short = np.int64(entry)
-                    while short < len(short_last) and short_last[short] == value:
-                        length = np.int64(short_words[short])
-                        if length <= index:
-                            whole = mix(total - sums[(index - length) & mask] * power[length]) | np.uint64(1)
-                            if whole == short_hash[short]:
-                                document_of[hits], entry_of[hits], end_of[hits] = document, num_grams + short, at - offsets[document]
-                                hits += 1
-                        short += 1
+        begin = offsets[document]
+        num = scan_words(content, begin, offsets[document + 1], low, wide, folds, punctuated, words, ends)
+        weight = 0
+        for index in range(num):
+            weight += KINDS[words[index] & KIND]
+        if weight >= gram_words * UNITS:
+            count = grams_of(words[:num], gram_words, grams)
+            totals[document] = count
+            for gram in range(count):
+                key = grams[gram] | np.uint64(1)
+                bit = (key >> np.uint64(32)) & bits
+                if not (passed[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1):
+                    continue
+                entry = _look_up(key, keys, entries)
+                if entry < 0:
+                    continue
+                if hits == room:
+                    room *= 2
+                    document_of, entry_of, end_of = _grown(document_of, room), _grown(entry_of, room), _grown(end_of, room)
+                document_of[hits], entry_of[hits], end_of[hits] = document, entry, ends[num - count + gram] - begin
+                hits += 1
+        if weight >= least_words * UNITS and len(short_words):
+            count = grams_of(words[:num], least_words, grams)
+            for gram in range(count):
+                key = grams[gram] | np.uint64(1)
+                bit = (key >> np.uint64(32)) & last_bits
+                if not (last_passed[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1):
+                    continue
+                short = np.int64(_look_up(key, last_keys, last_entries))
+                last = num - count + gram + 1
+                while 0 <= short < len(short_last) and short_last[short] == key:
+                    length = np.int64(short_words[short])
+                    if length <= last and _hash_of(words[last - length : last]) == short_hash[short]:
+                        if hits == room:
+                            room *= 2
+                            document_of, entry_of, end_of = _grown(document_of, room), _grown(entry_of, room), _grown(end_of, room)
+                        document_of[hits], entry_of[hits], end_of[hits] = document, num_grams + short, ends[last - 1] - begin
+                        hits += 1
+                    short += 1
     return document_of[:hits].copy(), entry_of[:hits].copy(), end_of[:hits].copy(), totals
 
 

@@ -13,22 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from forerun.base.errors import ConfigError
-from forerun.curate.text.words import (
-    DECODED,
-    GRAM_BASE,
-    KIND,
-    KINDS,
-    SEPARATES,
-    SKIPPED,
-    UNITS,
-    buffers,
-    cut,
-    mix,
-    next_word,
-    powers,
-    spelling,
-)
-from forerun.curate.text.words import symbol as symbol_at
+from forerun.curate.text.spelling import DECODED, SEPARATES, SKIPPED, cut, spelling, symbol
+from forerun.curate.text.words import arguments, buffers, grams_of, room_for, scan_words
 
 BLOCK = 4096  # assumed: shingles permuted at once; with their hashes they stay in the first-level cache
 RECENT = 8192  # assumed: slots that remember shingles of the document already taken; 32 KiB, the first-level cache
@@ -79,26 +65,58 @@ PRESETS = {
 def signatures(texts: pa.Array | pa.ChunkedArray, config: MinHashConfig) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
     """`[N, P]`, the smallest of each permuted hash over a document's shingles; and which documents have any shingle.
 
-    A document's row depends on its text alone. A text shorter than a shingle is one shingle.
+    A document's row depends on its text alone. A text shorter than a shingle is one shingle. Permutations come in pairs of a
+    product and its complement: half the work, and no more variance. Source: Min-max hash (Ji et al., ICDM 2013).
     """
-    rng = np.random.default_rng(config.seed)
-    factors = rng.integers(0, 1 << 32, config.num_permutations, np.uint64).astype(np.uint32) | np.uint32(1)
-    terms = rng.integers(0, 1 << 32, config.num_permutations, np.uint64).astype(np.uint32)
+    random = np.random.default_rng(config.seed).integers(0, 1 << 32, -(-config.num_permutations // 2), np.uint64)
+    factors = random.astype(np.uint32) | np.uint32(1)  # of mixed hashes; adding a term as well would change nothing
     content, offsets = buffers(texts)
     tables = spelling(config.shingle)
-    kernel = _from_characters if config.shingle == "characters" else _from_words
-    out = kernel(content, offsets, tables.low, tables.wide, tables.rules, factors, terms, config.shingle_size, config.max_chars)
-    return out, (out != EMPTY).any(axis=1)
+    if config.shingle == "characters":
+        out = _from_characters(content, offsets, tables.low, tables.wide, factors, config.shingle_size, config.max_chars)
+    else:
+        out = _from_words(content, offsets, *arguments(tables), factors, config.shingle_size, config.max_chars)
+    return out[:, : config.num_permutations], (out != EMPTY).any(axis=1)
 
 
 @numba.njit(cache=True, nogil=True)
-def _lower(row, factors, terms, shingles, count):
-    """One permutation at a time, so that the loop over shingles becomes vector instructions."""
-    for column in range(len(row)):
-        factor, term, least = factors[column], terms[column], row[column]
+def _lower(row, factors, shingles, count):
+    """One permutation at a time, so that the loop over shingles becomes vector instructions.
+
+    Each product gives two hashes: its least value, and the least of its complement, which is the complement of its largest.
+    """
+    for column in range(len(factors)):
+        factor, least, most = factors[column], row[2 * column], np.uint32(EMPTY - row[2 * column + 1])
         for index in range(count):
-            least = min(least, np.uint32(factor * shingles[index] + term))
-        row[column] = least
+            value = np.uint32(factor * shingles[index])
+            least = min(least, value)
+            most = max(most, value)
+        row[2 * column], row[2 * column + 1] = least, np.uint32(EMPTY - most)
+
+
+@numba.njit(cache=True, nogil=True)
+def _mix32(values, count):
+    """32 well-mixed bits each, in place, never 0. Source: MurmurHash3 finaliser (Appleby, public domain)."""
+    for index in range(count):
+        value = values[index]
+        value ^= value >> np.uint32(16)
+        value = np.uint32(value * np.uint32(0x85EBCA6B))
+        value ^= value >> np.uint32(13)
+        value = np.uint32(value * np.uint32(0xC2B2AE35))
+        values[index] = (value ^ (value >> np.uint32(16))) | np.uint32(1)
+
+
+@numba.njit(cache=True, nogil=True)
+def _unseen(values, count, recent, slots):
+    """Move values that are not among the recent ones to the front; returns how many. Some repeated ones slip through."""
+    kept = 0
+    for index in range(count):
+        value = values[index]
+        slot = (value >> np.uint32(1)) & np.uint32(slots - 1)
+        values[kept] = value
+        kept += recent[slot] != value
+        recent[slot] = value
+    return kept
 
 
 @numba.njit(cache=True, nogil=True)
@@ -111,90 +129,92 @@ def _slots(length):
 
 
 @numba.njit(cache=True, nogil=True)
-def _from_characters(content, offsets, low, wide, rules, factors, terms, size, max_chars):
+def _read(content, at, stop, low, wide, codes, filled, started, pending):
+    """Append folded characters to `codes` until it is full: punctuation dropped, white space between words one space.
+
+    Returns: where to go on, how many codes there are, whether any came, and whether a space is due before the next.
+    """
+    room = len(codes) - 2
+    while at < stop and filled < room:
+        folded = low[content[at]]
+        if folded < DECODED:  # without branches: words end at no regular places
+            at += 1
+            is_word = folded > SKIPPED
+            codes[filled] = 32
+            filled += is_word & pending
+            codes[filled] = folded
+            filled += is_word
+            started |= is_word
+            pending = (pending & (not is_word)) | ((folded == SEPARATES) & started)
+            continue
+        entry, width = symbol(content, at, stop, wide)
+        at += width
+        code = entry & np.uint32(0xFFFFFF)
+        if code == SEPARATES:
+            pending = started
+        elif code != SKIPPED:
+            if pending:
+                codes[filled] = 32
+                filled += 1
+            codes[filled] = code
+            filled += 1
+            started, pending = True, False
+    return at, filled, started, pending
+
+
+@numba.njit(cache=True, nogil=True)
+def _from_characters(content, offsets, low, wide, factors, size, max_chars):
     num = len(offsets) - 1
-    out = np.full((num, len(factors)), EMPTY, np.uint32)
-    shingles, recent = np.empty(BLOCK, np.uint32), np.zeros(RECENT, np.uint32)
-    bits = np.uint64((64 + size - 1) // size)  # the oldest character falls off the upper end of 64 bits by itself
-    mask = (np.uint64(1) << bits) - np.uint64(1)
+    out = np.full((num, 2 * len(factors)), EMPTY, np.uint32)
+    codes, shingles, recent = np.empty(BLOCK + size, np.uint32), np.empty(BLOCK + size, np.uint32), np.empty(RECENT, np.uint32)
+    base = np.uint32(0x9E3779B1)  # assumed: any odd number; what it leaves regular is mixed afterwards
     for document in range(num):
         at = offsets[document]
         stop = cut(content, at, offsets[document + 1], max_chars)
         slots = _slots(stop - at)
         recent[:slots] = 0
-        window, filled, count, space = np.uint64(0), 0, 0, False
+        filled, started, pending, any_full = 0, False, False, False
         while at < stop:
-            folded = low[content[at]]
-            if folded < DECODED:
-                at += 1
-                code = np.uint64(folded)
-            else:
-                entry, width = symbol_at(content, at, stop, wide)
-                at += width
-                code = np.uint64(entry & np.uint32(0xFFFFFF))
-            if code == SKIPPED:
+            at, filled, started, pending = _read(content, at, stop, low, wide, codes, filled, started, pending)
+            whole = filled - size + 1
+            if whole <= 0:
                 continue
-            if code == SEPARATES:
-                space = filled > 0
-                continue
-            for _ in range(1 + space):
-                if space:
-                    piece, space = np.uint64(32), False
-                elif code < 128:
-                    piece = code
-                else:
-                    piece = (code * np.uint64(0x9E3779B1)) >> np.uint64(7) & mask
-                window = (window << bits) | piece
-                filled += 1
-                if filled < size:
-                    continue
-                value = np.uint32(mix(window) >> np.uint64(32)) | np.uint32(1)  # 0 marks a free slot
-                slot = (value >> np.uint32(1)) & np.uint32(slots - 1)
-                shingles[count] = value
-                count += recent[slot] != value
-                recent[slot] = value
-                if count == BLOCK:
-                    _lower(out[document], factors, terms, shingles, count)
-                    count = 0
-        if 0 < filled < size:
-            shingles[0] = np.uint32(mix(window) >> np.uint64(32))
-            count = 1
-        _lower(out[document], factors, terms, shingles, count)
+            shingles[:whole] = 0
+            for place in range(size):
+                for index in range(whole):
+                    shingles[index] = np.uint32(shingles[index] * base + codes[index + place])
+            _mix32(shingles, whole)
+            _lower(out[document], factors, shingles, _unseen(shingles, whole, recent, slots))
+            any_full = True
+            codes[: size - 1] = codes[whole:filled].copy()
+            filled = size - 1
+        if not any_full and filled:
+            value = np.uint32(0)
+            for index in range(filled):
+                value = np.uint32(value * base + codes[index])
+            shingles[0] = value
+            _mix32(shingles, 1)
+            _lower(out[document], factors, shingles, 1)
     return out
 
 
 @numba.njit(cache=True, nogil=True)
-def _from_words(content, offsets, low, wide, rules, factors, terms, size, max_chars):
-    num, need = len(offsets) - 1, size * UNITS
-    out = np.full((num, len(factors)), EMPTY, np.uint32)
-    shingles = np.empty(BLOCK, np.uint32)
-    ring, ring_mask = np.zeros(128, np.uint64), 127  # words of the window; at most 32 x 4 of them
-    power = powers(need)
+def _from_words(content, offsets, low, wide, folds, punctuated, factors, size, max_chars):
+    num = len(offsets) - 1
+    out = np.full((num, 2 * len(factors)), EMPTY, np.uint32)
+    most = room_for(offsets)
+    words, ends, grams = np.empty(most, np.uint64), np.empty(most, np.int64), np.empty(most, np.uint64)
+    shingles, recent = np.empty(BLOCK, np.uint32), np.empty(RECENT, np.uint32)
     for document in range(num):
-        at = offsets[document]
-        stop = cut(content, at, offsets[document + 1], max_chars)
-        value, weight, head, index, count = np.uint64(0), 0, 0, 0, 0
-        while True:
-            word, at = next_word(content, at, stop, low, wide, rules)
-            if word == 0:
-                break
-            value = value * GRAM_BASE + word
-            weight += KINDS[word & KIND]
-            ring[index & ring_mask] = word
-            while weight - KINDS[ring[head & ring_mask] & KIND] >= need:
-                oldest = ring[head & ring_mask]
-                weight -= KINDS[oldest & KIND]
-                value -= oldest * power[index - head]
-                head += 1
-            index += 1
-            if weight >= need:
-                shingles[count] = np.uint32(mix(value) >> np.uint64(32))
-                count += 1
-                if count == BLOCK:
-                    _lower(out[document], factors, terms, shingles, count)
-                    count = 0
-        if index > 0 and weight < need:
-            shingles[0] = np.uint32(mix(value) >> np.uint64(32))
-            count = 1
-        _lower(out[document], factors, terms, shingles, count)
+        first = offsets[document]
+        stop = cut(content, first, offsets[document + 1], max_chars)
+        total = scan_words(content, first, stop, low, wide, folds, punctuated, words, ends)
+        total = grams_of(words[:total], size, grams)
+        slots = _slots(total)
+        recent[:slots] = 0
+        for begin in range(0, total, BLOCK):
+            count = min(BLOCK, total - begin)
+            for index in range(count):
+                shingles[index] = np.uint32(grams[begin + index] >> np.uint64(32)) | np.uint32(1)
+            _lower(out[document], factors, shingles, _unseen(shingles, count, recent, slots))
     return out

@@ -1,11 +1,5 @@
 """Documents as arrays of word hashes, straight from Arrow's buffers: what deduplication, decontamination and scoring compare.
 
-One scanner, several spellings of a text, each a pair of tables:
-
-- `words`: a word is a run of letters and digits; case, accents and full-width forms are folded; everything else separates.
-- `tokens`: white space separates, punctuation is part of a token, case is folded. What a strict comparison of contents sees.
-- `as_written`: white space separates, nothing is folded.
-
 Scripts written without spaces give one word a character, and the characters say how much of a word they are: grams of `n` words
 are runs that weigh `n` words, so a gram of 3 words is 6 Chinese or Japanese characters or 12 Thai ones.
 """
@@ -14,49 +8,20 @@ are runs that weigh `n` words, so a gram of 3 words is 6 Chinese or Japanese cha
 
 from __future__ import annotations
 
-import unicodedata
-from dataclasses import dataclass
-from functools import cache
-
 import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from forerun.curate.text.eight_bytes import HIGH, between, first_clear, first_of, letters, load, trailing_zeros
+from forerun.curate.text.registers import HIGH, letters, trailing_zeros, up_to_eight, word_bits
+from forerun.curate.text.spelling import DECODED, SEPARATES, SKIPPED, Spelling, spelling, symbol
 
-SEPARATES, SKIPPED, DECODED = 0, 1, 0x80
-UNITS = 4  # units of weight in a spaced word; a Han or kana character weighs 2, a character of Thai and its neighbours 1
+UNITS = 4  # units of weight in a spaced word
 KINDS = np.array([4, 2, 1, 4], np.int64)  # assumed: words of about 2 Han or kana and 4 Thai characters; entry 3 is never used
-KIND, LETTER, TAG = np.uint64(3), np.uint64(4), np.uint64(7)  # of a word hash: its kind, whether it holds a letter, both
-_HALVES = ((0x2E80, 0x2FDF), (0x3005, 0x3007), (0x3021, 0x30FF), (0x3105, 0x312F), (0x31A0, 0x31BF), (0x31F0, 0x4DBF), (0x4E00, 0x9FFF),
-           (0xA000, 0xA48F), (0xF900, 0xFAFF), (0xFF66, 0xFF9F))  # fmt: skip  # source: Unicode blocks of Han, kana, bopomofo, Yi
-_QUARTERS = ((0x0E00, 0x0EFF), (0x0F00, 0x0FFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x1950, 0x19DF), (0x1A20, 0x1AAF), (0xA9E0, 0xA9FF),
-             (0xAA60, 0xAADF))  # fmt: skip  # source: Unicode blocks of Thai, Lao, Tibetan, Myanmar, Khmer, Tai scripts
-_SEED = np.uint64(0xCBF29CE484222325)  # assumed: any number that is no word of eight letters
+KIND, LETTER, TAG = np.uint64(3), np.uint64(4), np.uint64(7)  # of a word hash: its kind of script, whether it holds a letter, both
 GRAM_BASE = np.uint64(0x9E3779B97F4A7C15)  # assumed: any odd number spreads sums of mixed words
-
-
-@dataclass(frozen=True, eq=False)
-class Spelling:
-    """How bytes are read."""
-
-    low: NDArray[np.uint8]
-    """`[256]`: 0 separates, 1 is skipped, 128 begins a longer character, else the folded ASCII byte."""
-    wide: NDArray[np.uint32]
-    """`[65536]` by code point: 0 and 1 as above, else the folded code point, and the kind of script from bit 24 on."""
-    rules: int
-    """What the tables say of ASCII, for eight bytes at once: 1 when letters are folded, 2 when punctuation is part of words."""
-
-
-@cache
-def spelling(name: str) -> Spelling:
-    """Tables of `words`, `tokens`, `as_written` or `characters` (as `words`, but punctuation is skipped instead of separating)."""
-    wide = np.array([_entry(code, name) for code in range(0x10000)], np.uint32)
-    low = np.full(256, DECODED, np.uint8)
-    low[:128] = wide[:128]
-    return Spelling(low, wide, {"words": 1, "tokens": 3, "as_written": 2}.get(name, 0))
+_SEED = np.uint64(0xCBF29CE484222325)  # assumed: any number that is no word of eight letters
 
 
 def buffers(texts: pa.Array | pa.ChunkedArray) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -75,7 +40,7 @@ def buffers(texts: pa.Array | pa.ChunkedArray) -> tuple[NDArray[np.uint8], NDArr
 def word_hashes(texts: pa.Array | pa.ChunkedArray, name: str = "words") -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """All words' 64-bit hashes back to back, and where each document's begin (one more entry than documents)."""
     tables = spelling(name)
-    return _all_words(*buffers(texts), tables.low, tables.wide, tables.rules)
+    return _all_words(*buffers(texts), *arguments(tables))
 
 
 def ngram_hashes(hashes: NDArray[np.uint64], starts: NDArray[np.int64], n: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -83,33 +48,9 @@ def ngram_hashes(hashes: NDArray[np.uint64], starts: NDArray[np.int64], n: int) 
     return _ngrams(hashes, starts, n)
 
 
-def _entry(code: int, name: str) -> int:
-    char = chr(code)
-    if char.isspace() or code < 33 or code == 127:
-        return SEPARATES
-    if code < 128:
-        if char.isalnum():
-            return code if name == "as_written" else ord(char.lower())
-        return {"words": SEPARATES, "characters": SKIPPED}.get(name, code)
-    category = unicodedata.category(char)
-    if name in ("words", "characters") and (0x300 <= code < 0x370 or category == "Cf"):
-        return SKIPPED  # accents on their own, soft hyphens, zero-width marks
-    if 0xD800 <= code < 0xE000:
-        return SEPARATES
-    kind = 1 if _within(code, _HALVES) else 2 if _within(code, _QUARTERS) else 0
-    if category[0] in "PSZC" and category not in ("Cn", "Co"):
-        if name in ("words", "characters"):
-            return SEPARATES if name == "words" else SKIPPED
-        return code | kind << 24
-    if name == "as_written":
-        return code | kind << 24
-    form = "NFC" if name == "tokens" else "NFKD" if kind == 0 and code < 0x2000 else "NFKC"
-    folded = unicodedata.normalize(form, char).lower()
-    return (ord(folded[0]) if folded and ord(folded[0]) < 0x10000 else code) | kind << 24
-
-
-def _within(code: int, ranges: tuple[tuple[int, int], ...]) -> bool:
-    return any(first <= code <= last for first, last in ranges)
+def arguments(tables: Spelling) -> tuple[NDArray[np.uint8], NDArray[np.uint32], int, int]:
+    """A spelling as kernels take it."""
+    return tables.low, tables.wide, tables.folds, tables.punctuated
 
 
 @numba.njit(cache=True, nogil=True)
@@ -123,147 +64,125 @@ def mix(value):
 
 
 @numba.njit(cache=True, nogil=True)
-def symbol(content, at, stop, wide):
-    """Table entry of the character of several bytes at `at`, and its width in bytes."""
-    byte = np.uint32(content[at])
-    if byte >= 0xF0:
-        code = (byte & np.uint32(7)) << np.uint32(18)
-        for index in range(1, 4):
-            if at + index < stop:
-                code |= (np.uint32(content[at + index]) & np.uint32(63)) << np.uint32(18 - 6 * index)
-        if code >= 0x20000:
-            return code | np.uint32(1 << 24), 4  # Han beyond the first plane
-        return (np.uint32(SEPARATES) if 0x1F000 <= code < 0x20000 else code), 4  # pictures separate
-    if byte >= 0xE0:
-        code = (byte & np.uint32(15)) << np.uint32(12)
-        if at + 2 < stop:
-            code |= (np.uint32(content[at + 1]) & np.uint32(63)) << np.uint32(6) | (np.uint32(content[at + 2]) & np.uint32(63))
-        return wide[code], 3
-    if byte >= 0xC0 and at + 1 < stop:
-        return wide[(byte & np.uint32(31)) << np.uint32(6) | (np.uint32(content[at + 1]) & np.uint32(63))], 2
-    return np.uint32(SKIPPED), 1
+def room_for(offsets):
+    """Words that the longest document may have: every other byte begins one."""
+    longest = 0
+    for document in range(len(offsets) - 1):
+        longest = max(longest, offsets[document + 1] - offsets[document])
+    return longest // 2 + 2
 
 
 @numba.njit(cache=True, nogil=True)
-def next_word(content, at, stop, low, wide, rules):
-    """The tagged hash of the next word from `at` on, and where to go on; 0 when there is none.
+def scan_words(content, first, stop, low, wide, folds, punctuated, hashes, ends):
+    """Write the tagged hashes of a document's words, and the byte after each; returns how many.
 
-    The lowest bits of a hash tell the kind of script and whether the word holds a letter. Bytes are hashed by eights from the
-    word's beginning: at once where they are ASCII, collected one by one where not.
+    The lowest bits of a hash tell the kind of script and whether the word holds a letter.
     """
-    value, letter, kind = _SEED, False, np.uint32(0)
-    packed, count = np.uint64(0), 0  # folded bytes not hashed yet
-    inside = False
-    while at < stop:
-        if count == 0 and stop - at >= 8:
-            eight = load(content, at)
-            if eight & HIGH == 0:
-                of_letters = letters(eight)
-                mask = between(eight, 33, 126) if rules & 2 else of_letters | between(eight, 48, 57)
-                run = first_clear(mask)
-                if not inside and run == 0:
-                    skipped = trailing_zeros(mask) >> 3
-                    at += skipped
-                    if skipped == 8:
-                        continue
-                    eight >>= np.uint64(8 * skipped)
-                    of_letters >>= np.uint64(8 * skipped)
-                    run = first_clear(mask >> np.uint64(8 * skipped))
-                    if run == 8 - skipped:  # may go on: load from its beginning
-                        continue
-                if run:
-                    folded = eight | (of_letters >> np.uint64(2)) if rules & 1 else eight
-                    value = mix(value ^ first_of(folded, run))
-                    letter |= first_of(of_letters, run) != 0
-                    inside = True
-                    at += run
-                if run < 8:
-                    break
-                continue
-        folded = low[content[at]]
-        if folded < DECODED:
-            if folded == SEPARATES:
-                if inside:
-                    break
-                at += 1
-                continue
-            at += 1
-            if folded == SKIPPED:
-                continue
-            packed |= np.uint64(folded) << np.uint64(8 * count)
-            count += 1
-            letter |= 97 <= (folded | 32) <= 122
-            inside = True
+    count, start, carry = 0, -1, np.uint64(0)
+    for block in range(first, stop + 1, 64):  # one more block where the last is full: the edge of a word that ends the document
+        if block + 64 <= len(content):
+            bits = word_bits(content, block, punctuated)
         else:
-            entry, width = symbol(content, at, stop, wide)
-            if entry == SEPARATES:
-                if inside:
-                    break
-                at += width
+            bits = _last_bits(content, block, stop, low)
+        if stop - block < 64:
+            bits &= (np.uint64(1) << np.uint64(stop - block)) - np.uint64(1)
+        edges = bits ^ ((bits << np.uint64(1)) | carry)
+        carry = bits >> np.uint64(63)
+        while edges:
+            place = block + trailing_zeros(edges)
+            edges &= edges - np.uint64(1)
+            if start < 0:
+                start = place
                 continue
-            if entry == SKIPPED:
-                at += width
-                continue
-            kind = entry >> np.uint32(24)
-            code = np.uint64(entry & np.uint32(0xFFFFFF))
-            if kind:
-                if inside:
-                    kind = np.uint32(0)
-                    break
-                return (mix(_SEED ^ code) & ~TAG) | np.uint64(kind) | LETTER | np.uint64(8), at + width
-            at += width
-            inside, letter = True, True
-            if code >= 128:
-                if count > 5:
-                    value, packed, count = mix(value ^ packed), np.uint64(0), 0
-                packed |= code << np.uint64(8 * count)
-                count += 3
+            value, of_letters, high = _SEED, np.uint64(0), np.uint64(0)
+            for at in range(start, place, 8):  # written out here: a call would cost more than it does
+                eight = up_to_eight(content, at, min(8, place - at))
+                here = letters(eight)
+                of_letters |= here
+                high |= eight
+                if folds:
+                    eight |= here >> np.uint64(2)
+                value = mix(value ^ eight)
+            if high & HIGH:
+                count = _mixed_run(content, start, place, low, wide, hashes, ends, count)
             else:
-                packed |= code << np.uint64(8 * count)
+                hashes[count] = (value & ~TAG) | (LETTER if of_letters else np.uint64(0)) | np.uint64(8)
+                ends[count] = place
                 count += 1
-        if count == 8:
-            value, packed, count = mix(value ^ packed), np.uint64(0), 0
-    if not inside:
-        return np.uint64(0), at
-    if count:
-        value = mix(value ^ packed)
-    return (value & ~TAG) | (LETTER if letter else np.uint64(0)) | np.uint64(8), at
+            start = -1
+    return count
 
 
 @numba.njit(cache=True, nogil=True)
-def cut(content, first, stop, max_chars):
-    """Where the first `max_chars` characters of a document end."""
-    if stop - first <= max_chars:
-        return stop
-    chars = 0
-    for at in range(first, stop):
-        chars += (content[at] & 0xC0) != 0x80
-        if chars > max_chars:
-            return at
-    return stop
+def _last_bits(content, block, stop, low):
+    """`word_bits` where the buffer ends within 64 bytes."""
+    bits = np.uint64(0)
+    for index in range(block, stop):
+        bits |= np.uint64(low[content[index]] != SEPARATES) << np.uint64(index - block)
+    return bits
 
 
 @numba.njit(cache=True, nogil=True)
-def _all_words(content, offsets, low, wide, rules):
+def _mixed_run(content, start, stop, low, wide, hashes, ends, count):
+    """Words of a run without ASCII separators, character by character: other scripts, folded characters, separators beyond ASCII."""
+    value, packed, filled = _SEED, np.uint64(0), 0  # bytes collected for the next eight
+    letter, inside, at = False, False, start
+    while at < stop:
+        folded = low[content[at]]
+        entry, width = (np.uint32(folded), 1) if folded < DECODED else symbol(content, at, stop, wide)
+        kind = entry >> np.uint32(24)
+        if inside and (entry == SEPARATES or kind):
+            if filled:
+                value = mix(value ^ packed)
+            hashes[count] = (value & ~TAG) | (LETTER if letter else np.uint64(0)) | np.uint64(8)
+            ends[count] = at
+            count += 1
+            value, packed, filled, letter, inside = _SEED, np.uint64(0), 0, False, False
+        at += width
+        if entry in (SEPARATES, SKIPPED):
+            continue
+        code = np.uint64(entry & np.uint32(0xFFFFFF))
+        if kind:
+            hashes[count] = (mix(_SEED ^ code) & ~TAG) | np.uint64(kind) | LETTER | np.uint64(8)
+            ends[count] = at
+            count += 1
+            continue
+        inside = True
+        letter |= code >= 128 or 97 <= (code | np.uint64(32)) <= 122
+        bytes_of = 3 if code >= 128 else 1
+        if filled + bytes_of > 8:
+            value, packed, filled = mix(value ^ packed), np.uint64(0), 0
+        packed |= code << np.uint64(8 * filled)
+        filled += bytes_of
+        if filled == 8:
+            value, packed, filled = mix(value ^ packed), np.uint64(0), 0
+    if inside:
+        if filled:
+            value = mix(value ^ packed)
+        hashes[count] = (value & ~TAG) | (LETTER if letter else np.uint64(0)) | np.uint64(8)
+        ends[count] = stop
+        count += 1
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _all_words(content, offsets, low, wide, folds, punctuated):
     num = len(offsets) - 1
+    most = room_for(offsets)
+    words, ends = np.empty(most, np.uint64), np.empty(most, np.int64)
     room = (offsets[num] - offsets[0]) // 5 + 1024
     hashes, starts = np.empty(room, np.uint64), np.zeros(num + 1, np.int64)
-    count = 0
     for document in range(num):
-        at, stop = offsets[document], offsets[document + 1]
-        while True:
-            value, at = next_word(content, at, stop, low, wide, rules)
-            if value == 0:
-                break
-            if count == room:
-                room *= 2
-                larger = np.empty(room, np.uint64)
-                larger[:count] = hashes
-                hashes = larger
-            hashes[count] = value
-            count += 1
-        starts[document + 1] = count
-    return hashes[:count].copy(), starts
+        count = scan_words(content, offsets[document], offsets[document + 1], low, wide, folds, punctuated, words, ends)
+        total = starts[document] + count
+        if total > room:
+            room = 2 * total
+            larger = np.empty(room, np.uint64)
+            larger[: starts[document]] = hashes[: starts[document]]
+            hashes = larger
+        hashes[starts[document] : total] = words[:count]
+        starts[document + 1] = total
+    return hashes[: starts[num]].copy(), starts
 
 
 @numba.njit(cache=True, nogil=True)
@@ -276,27 +195,51 @@ def powers(most):
 
 
 @numba.njit(cache=True, nogil=True)
-def _ngrams(hashes, starts, n):
-    num, need = len(starts) - 1, n * UNITS
+def grams_of(words, n, out):
+    """Write the hashes of a document's grams, as `ngram_hashes`; returns how many."""
+    if len(words) == 0:
+        return 0
+    kinds = np.uint64(0)
+    for index in range(len(words)):
+        kinds |= words[index]
+    if kinds & KIND or len(words) < n:
+        return _uneven_grams(words, n, out)
+    whole = len(words) - n + 1
+    out[:whole] = 0
+    for place in range(n):  # words of one weight: loops that become vector instructions
+        for index in range(whole):
+            out[index] = out[index] * GRAM_BASE + words[index + place]
+    for index in range(whole):
+        out[index] = mix(out[index])
+    return whole
+
+
+@numba.njit(cache=True, nogil=True)
+def _uneven_grams(words, n, out):
+    """The same for words of different weights, or of too little weight for one gram."""
+    need = n * UNITS
     power = powers(need)
-    out, out_starts = np.empty(len(hashes), np.uint64), np.zeros(num + 1, np.int64)
-    count = 0
-    for document in range(num):
-        first, last = starts[document], starts[document + 1]
-        value, weight, head = np.uint64(0), 0, first
-        before = count
-        for index in range(first, last):
-            value = value * GRAM_BASE + hashes[index]
-            weight += KINDS[hashes[index] & KIND]
-            while weight - KINDS[hashes[head] & KIND] >= need:
-                weight -= KINDS[hashes[head] & KIND]
-                value -= hashes[head] * power[index - head]
-                head += 1
-            if weight >= need:
-                out[count] = mix(value)
-                count += 1
-        if count == before and last > first:
+    value, weight, head, count = np.uint64(0), 0, 0, 0
+    for index in range(len(words)):
+        value = value * GRAM_BASE + words[index]
+        weight += KINDS[words[index] & KIND]
+        while weight - KINDS[words[head] & KIND] >= need:
+            weight -= KINDS[words[head] & KIND]
+            value -= words[head] * power[index - head]
+            head += 1
+        if weight >= need:
             out[count] = mix(value)
             count += 1
-        out_starts[document + 1] = count
-    return out[:count].copy(), out_starts
+    if count == 0:
+        out[0] = mix(value)
+        count = 1
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _ngrams(hashes, starts, n):
+    out, out_starts = np.empty(len(hashes), np.uint64), np.zeros(len(starts), np.int64)
+    for document in range(len(starts) - 1):
+        begin = out_starts[document]
+        out_starts[document + 1] = begin + grams_of(hashes[starts[document] : starts[document + 1]], n, out[begin:])
+    return out[: out_starts[-1]].copy(), out_starts
