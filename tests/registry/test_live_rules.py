@@ -88,6 +88,22 @@ def test_a_row_costs_under_a_fifth_of_a_millisecond_after_ten_thousand_steps():
         ("inside(final(eval/macro_loss_nats), 3.1, 2.9)", "never"),
         ("final(loss_nats) < 3 and inside(final(loss_nats), 4, 5)", "never"),
         ("max(mfu) / 2 > 0.6", "never"),
+        ("final(loss_nats) < 3 and final(loss_nats) > 3", "never"),
+        ("final(loss_nats) <= 3 and final(loss_nats) > 3", "never"),
+        ("final(loss_nats) < 3 and not final(loss_nats) < 3", "never"),
+        ("final(loss_nats) < 3 or final(loss_nats) >= 3", "always"),
+        ("2 * final(loss_nats) + 1 > 7 and final(loss_nats) <= 3", "never"),
+        ("3 < final(loss_nats) and 3 > final(loss_nats)", "never"),
+        ("min(loss_nats) > 5 and final(loss_nats) < 4", "never"),
+        ("any(loss_nats > 5) and max(loss_nats) < 4", "never"),
+        ("all(loss_nats < 5) and final(loss_nats) == 6", "never"),
+        ("final(loss_nats) < min(loss_nats)", "never"),
+        ("max(loss_nats) >= first(loss_nats)", "always"),
+        ("(final(loss_nats) < 2 or final(loss_nats) > 4) and inside(final(loss_nats), 3, 3.5)", "never"),
+        ("final(loss_nats) == 3 and not inside(final(loss_nats), 2, 4)", "never"),
+        ("any(loss_nats > 5) or all(loss_nats <= 5)", "always"),
+        ("final(loss_nats) - first(loss_nats) < 1 and final(loss_nats) - first(loss_nats) > 2", "never"),
+        ("final(loss_nats) < final(loss_nats)", "never"),
     ],
 )
 def test_a_rule_that_no_run_can_decide_is_refused(text, word):
@@ -100,6 +116,14 @@ def test_differences_and_products_of_open_ranges_stay_undecided():
         "final(loss_nats) - first(loss_nats) < 0",
         "final(loss_nats) * final(grad_norm) > 3",
         "final(loss_nats) / final(grad_norm) > 1",
+        "final(loss_nats) <= 3 and final(loss_nats) >= 3",
+        "final(loss_nats) < 3 and first(loss_nats) > 3",
+        "min(loss_nats) < 3 and max(loss_nats) > 3",
+        "any(loss_nats > 5) and final(loss_nats) < 4",
+        "final(loss_nats) < 3 or final(loss_nats) > 3",
+        "any(loss_nats == 3) and final(loss_nats) > 3",
+        "final(loss_nats) <= min(loss_nats)",
+        "not any(grad_norm > 50) and final(loss_nats) < 3",
     ):
         assert parse(text, where="w").text == text
     assert outcomes(("compare", "<", ("number", 1.0), ("number", 2.0))) == (True, False)

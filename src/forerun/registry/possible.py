@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from forerun.base.errors import RegistryError
 from forerun.base.terms import BY_NAME
+from forerun.registry import together
 
 Range = tuple[float, float]
 
@@ -48,8 +49,8 @@ def range_of(metric: str) -> Range:
 def refuse_decided(tree: tuple, where: str, text: str) -> None:
     """Raises: RegistryError when a rule is never true, or always true, whatever a run records."""
     can_hold, can_fail = outcomes(tree)
-    if can_hold and _contradiction(tree):
-        can_hold = False
+    can_hold = can_hold and together.can_hold(tree, range_of)
+    can_fail = can_fail and together.can_hold(tree, range_of, negated=True)
     if not can_hold or not can_fail:
         word = "never" if not can_hold else "always"
         raise RegistryError(f"{where}: the rule {text!r} is {word} true", hint="check its signs and limits, low before high")
@@ -104,29 +105,3 @@ def _compared(sign: str, left: Range, right: Range) -> tuple[bool, bool]:
     if sign == "<=":
         return left[0] <= right[1], left[1] > right[0]
     return left[0] <= right[1] and right[0] <= left[1], not left[0] == left[1] == right[0] == right[1]
-
-
-def _contradiction(tree: tuple) -> bool:
-    """Whether one reduction is asked to lie both above and below, as in `final(x) < 1 and final(x) > 2`."""
-    bounds: dict[tuple, Range] = {}
-    for part in _conjuncts(tree):
-        for value, sign, limit in _limits(part):
-            low, high = bounds.get(value, (-math.inf, math.inf))
-            low = max(low, limit) if sign in (">", ">=", "==") else low
-            high = min(high, limit) if sign in ("<", "<=", "==") else high
-            if low > high:
-                return True
-            bounds[value] = (low, high)
-    return False
-
-
-def _limits(part: tuple) -> list[tuple[tuple, str, float]]:
-    if part[0] == "compare" and part[3][0] == "number":
-        return [(part[2], part[1], part[3][1])]
-    if part[0] == "inside" and part[2][0] == part[3][0] == "number":
-        return [(part[1], ">=", part[2][1]), (part[1], "<=", part[3][1])]
-    return []
-
-
-def _conjuncts(tree: tuple) -> list[tuple]:
-    return [*_conjuncts(tree[1]), *_conjuncts(tree[2])] if tree[0] == "and" else [tree]

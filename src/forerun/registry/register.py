@@ -15,6 +15,8 @@ from forerun.base.lab import Lab
 from forerun.registry import ledger
 from forerun.registry.experiment import Experiment, load
 
+ANALYSIS_SUFFIXES = (".py", ".sql", ".ipynb", ".R", ".jl", ".sh")  # assumed: what people write analyses in
+
 
 @dataclass(frozen=True, kw_only=True)
 class Registration:
@@ -78,9 +80,24 @@ def register(lab: Lab, folder: Path, config: dict[str, Any], *, code: Path | Non
         "forecast_digest": forecast_digest,
         "seeds": {"train": config.get("train", {}).get("seed", 0), "data": config.get("data", {}).get("seed", 0)},
         "experiment_digest": file_digest(folder / "experiment.toml"),
+        "analysis": analysis_of(folder),
+        "judge_digest": judge_digest(),
         **(_code_state(code) if code else {}),
     }
     return _registration(ledger.append(lab, "promise", body))
+
+
+def analysis_of(folder: Path) -> dict[str, str]:
+    """Digest of every file of analysis code in an experiment's folder, by relative path; `config.py` is frozen as `config.json` instead."""
+    found = (path for path in sorted(folder.rglob("*")) if path.suffix in ANALYSIS_SUFFIXES and path.is_file())
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in found if path != folder / "config.py"}
+
+
+def judge_digest() -> str:
+    """Digest of the code that will judge: rules, verdict and the reading of records, as installed."""
+    package = Path(__file__).parent.parent
+    sources = sorted(path for part in ("registry", "record") for path in (package / part).glob("*.py"))
+    return digest_of({path.relative_to(package).as_posix(): file_digest(path) for path in sources})
 
 
 def registrations(lab: Lab) -> list[Registration]:

@@ -29,12 +29,18 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def check_chain(content: bytes) -> tuple[list[dict], list[str]]:
-    """Good lines up to the first bad one, and what is wrong with that one."""
-    lines, prev, place = [], FIRST, 0
+def file_digest(path: Path) -> str:
+    """Digest of a JSON file's value: its bytes without the one newline at the end; without that newline it fits nothing."""
+    content = path.read_bytes()
+    return sha256(content[:-1]) if content.endswith(b"\n") else ""
+
+
+def check_chain(content: bytes, first: int = 0, prev: str = FIRST) -> tuple[list[dict], list[str]]:
+    """Good lines up to the first bad one, and what is wrong with that one. A part of a ledger starts at line `first` after digest `prev`."""
+    lines, place = [], 0
     if content and not content.endswith(b"\n"):
         return [], [f"ledger: the last line (byte {content.rfind(bytes([10])) + 1}) has no end"]
-    for seq, raw in enumerate(content.split(b"\n")[:-1]):
+    for seq, raw in enumerate(content.split(b"\n")[:-1], first):
         where = f"ledger line {seq} (byte {place})"
         try:
             line = json.loads(raw)
@@ -60,19 +66,22 @@ def check_files(lab: Path, lines: list[dict]) -> list[str]:
             continue
         body, name = line["body"], line["body"]["experiment"]
         folder = lab / "experiments" / name
-        if (folder / "config.json").exists() and sha256((folder / "config.json").read_bytes().removesuffix(b"\n")) != body["config_digest"]:
+        if (folder / "config.json").exists() and file_digest(folder / "config.json") != body["config_digest"]:
             problems.append(f"experiments/{name}/config.json is not the registered config")
         if (folder / "experiment.toml").exists() and sha256((folder / "experiment.toml").read_bytes()) != body["experiment_digest"]:
             problems.append(f"experiments/{name}/experiment.toml is not the registered one")
         for path in sorted(folder.glob("config-*.json")):
-            if sha256(path.read_bytes().removesuffix(b"\n")) not in allowed(lines, line):
+            if file_digest(path) not in allowed(lines, line):
                 problems.append(f"experiments/{name}/{path.name} is not declared by an amendment")
+        for file, digest in body.get("analysis", {}).items():
+            if (folder / file).exists() and sha256((folder / file).read_bytes()) != digest:
+                problems.append(f"experiments/{name}/{file} is not the registered analysis")
         forecast = body["promise"]["prediction"].get("forecast", "")
         path = lab / "ledger" / "forecasts" / forecast
         if forecast and path.exists() and sha256(path.read_bytes()) != body["forecast_digest"]:
             problems.append(f"ledger/forecasts/{forecast} is not the registered forecast")
     for path in sorted((lab / "manifests").glob("*.json")):
-        if sha256(path.read_bytes().removesuffix(b"\n")) != path.stem:
+        if file_digest(path) != path.stem:
             problems.append(f"manifests/{path.name} does not fit its name")
     return problems
 
@@ -95,7 +104,7 @@ def check_order(lab: Path, lines: list[dict]) -> list[str]:
             if run["created"] + 1 < datetime.fromisoformat(promise["time"]).timestamp():
                 problems.append(f"{name} started before its promise")
             config = path.with_name("config.json")
-            if config.exists() and sha256(config.read_bytes().removesuffix(b"\n")) not in allowed(lines, promise):
+            if config.exists() and file_digest(config) not in allowed(lines, promise):
                 problems.append(f"{name}/config.json is neither the promised config nor declared by an amendment")
         starts = [event for event in started(path.parent) if "registration_id" in event]
         if any((event["registration_id"] or "") != (run.get("registration_id") or "") for event in starts):
