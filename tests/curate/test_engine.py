@@ -58,7 +58,7 @@ def test_a_task_during_which_a_whole_run_died_is_tried_in_a_worker_next_time(tmp
 
 def test_workers_are_started_for_enough_text_only():
     engine = EngineConfig(workers=8, worker_bytes=100)
-    assert [engine.workers_for(100, size) for size in (0, 99, 100, 350, 10_000)] == [0, 0, 1, 3, 8]
+    assert [engine.workers_for(100, size) for size in (0, 199, 200, 350, 10_000)] == [0, 0, 2, 3, 8]
     assert engine.workers_for(2, 10_000) == 2
     assert EngineConfig(runner="loop", workers=8).workers_for(100, 1 << 40) == 0
 

@@ -71,10 +71,10 @@ def test_order_of_documents_and_files_changes_nothing_down_to_the_step_identitie
     assert (one.steps, one.sources) == (two.steps, two.sources)
 
 
-def test_two_worker_processes_give_the_bytes_of_this_process(tmp_path):
+def test_worker_processes_give_the_bytes_of_this_process(tmp_path):
     write_lines(tmp_path / "in" / "a.jsonl", planted())
     here = run(tmp_path / "in", tmp_path / "lab1")
-    workers = run(tmp_path / "in", tmp_path / "lab2", engine=EngineConfig(workers=2, worker_bytes=0))
+    workers = run(tmp_path / "in", tmp_path / "lab2", engine=EngineConfig(workers=2, worker_bytes=20_000))  # the two heavy stages
     assert bytes_of(here) == bytes_of(workers)
     assert here.steps == workers.steps
 

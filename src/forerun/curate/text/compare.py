@@ -118,7 +118,7 @@ def _decide(walk: Walk, path: Path, partitions: Attribute, keys: Attribute, surv
         for index in indices
         if not texts[index].exists()
     ]
-    aside = walk.run("collect candidates", tasks, path)
+    aside = walk.run("collect candidates", tasks, path, light=True)
     total = sum(text_bytes(text) for text in texts if text.exists())
     batches = [path / "decisions" / f"batch-{batch:05d}.parquet" for batch in range(num_batches)]
     tasks = [

@@ -233,7 +233,7 @@ def _make_partitions(walk: Walk, path: Path, names: Sequence[str], num_partition
         for index, (low, high) in enumerate(id_ranges(num_partitions))
         if not (path / part_name(index)).exists()
     ]
-    aside = walk.run("partition by id", tasks, path)
+    aside = walk.run("partition by id", tasks, path, light=True)
     if aside:
         raise DataError(
             f"partition {min(aside)} {aside[min(aside)]}", hint="lower normalize.partition_bytes, or use a machine with more memory"

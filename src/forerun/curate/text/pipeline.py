@@ -143,7 +143,7 @@ def _marked(
         inputs=(partitions.outcome.digest, *(one.outcome.digest for one in earlier)),
         modules=(*SHARED_CODE, *(f"forerun.curate.text.{module}" for module in modules)),
     )
-    return attribute_step(walk, key, partitions, earlier, f"{STAGES}:{task}", {"config": plain(parameters)})
+    return attribute_step(walk, key, partitions, earlier, f"{STAGES}:{task}", {"config": plain(parameters)}, light=name == "exact_dedup")
 
 
 def _passed(
@@ -163,7 +163,7 @@ def _passed(
     if outcome is None:
         path = folder.prepare()
         tasks = part_tasks(folder, partitions, attributes, f"{STAGES}:pass_part", {"with_language": with_language})
-        aside = walk.run("write partitions", tasks, path)
+        aside = walk.run("write partitions", tasks, path, light=True)
         if aside:
             raise DataError(f"{min(aside)} {aside[min(aside)]}", hint="lower normalize.partition_bytes, or use a machine with more memory")
         rows = sum(pq.read_metadata(path / name).num_rows for name in names)
