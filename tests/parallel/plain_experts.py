@@ -25,7 +25,9 @@ class Problem:
     experts: tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def make_problem(num_devices: int, num_tokens: int, num_experts: int, top_k: int, *, kind: str = "plain", seed: int = 0, width: int = 8) -> Problem:
+def make_problem(
+    num_devices: int, num_tokens: int, num_experts: int, top_k: int, *, kind: str = "plain", seed: int = 0, width: int = 8
+) -> Problem:
     """`num_tokens` tokens a device. Kinds: `hot`: everyone's first choice is expert 0; `idle`: sender 0 has padding only; `full`: no padding."""
     rng = np.random.default_rng(seed)
     total = num_devices * num_tokens

@@ -18,6 +18,7 @@ class Entry:
 COMMANDS: tuple[Entry, ...] = (
     Entry("demo", "demo", "Start here", "the whole chain on real text, in minutes"),
     Entry("plan", "plan", "1. Know the cost", "parameters, FLOPs, memory, network and days, before renting anything"),
+    Entry("simulate-routing", "simulate_routing", "1. Know the cost", "the share of assignments a capacity would drop, before a run"),
     Entry("curate", "curate", "2. Curate data", "documents to a token store, with a reason for every document dropped"),
     Entry("data", "data", "2. Curate data", "look inside a store: verify, explain a document, remove one"),
     Entry("mixture", "mixture", "2. Curate data", "weights over cells: plan them, search them with small runs"),

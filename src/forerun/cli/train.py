@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -19,6 +20,7 @@ def train(
     change: Annotated[list[str], typer.Option("--set", help="Change a field, for example train.num_steps=50.")] = [],  # noqa: B006  typer reads it
     stop_at_step: Annotated[int, typer.Option(help="Stop after this step and keep its checkpoint for ever; 0 goes to the end.")] = 0,
     watchdog_s: Annotated[float, typer.Option(help="End the process, stacks written, when one phase lasts longer; 0 never.")] = 0.0,
+    processes: Annotated[int, typer.Option(help="Share the mesh out over this many processes of this machine.")] = 1,
     lab: LabOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
@@ -34,9 +36,19 @@ def train(
     config = load_json(Path(experiment), RunConfig) if experiment.endswith(".json") else config_of(folder_of(place, experiment))
     config = with_overrides(config, change)
     registration = None if unregistered else require_registered(place, digest_of(config))
+    from forerun.train.launch import follow_parent, is_launched, launch
+
+    if processes != 1 and not is_launched():
+        raise typer.Exit(launch(sys.argv[1:], processes, config.mesh.num_devices))
+    follow_parent()
+    from forerun.parallel.processes import is_first, join
+
+    join()
     from forerun.train.loop import train as run
 
     result = run(config, place, run_id=run_id or config.name, registration=registration, stop_after=stop_at_step, watchdog_s=watchdog_s)
+    if not is_first():
+        return
     if as_json:
         print_json(result)
     else:

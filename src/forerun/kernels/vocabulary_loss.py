@@ -9,6 +9,7 @@ three times and nothing is recomputed. Evaluation streams over blocks of the voc
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,8 @@ from jaxtyping import Array, Float, Int
 
 from forerun.kernels.blocks import LOGIT_BLOCK_BYTES
 
+HeadLoss = Callable[[Array, Array, Array, Array, float], tuple[Array, Array, Array]]
+"""`vocabulary_loss`'s own shape: hidden, head, targets, weight, z_coefficient to objective, nats, squared logsumexp."""
 VOCABULARY_BLOCK = 4096  # derived: the block of the original's streamed head (reference model-and-training 1.4)
 
 

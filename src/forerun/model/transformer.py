@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from forerun.kernels.vocabulary_loss import token_nats, vocabulary_loss
+from forerun.kernels.vocabulary_loss import HeadLoss, token_nats, vocabulary_loss
 from forerun.model.attention import attend
 from forerun.model.config import ModelConfig
 from forerun.model.moe import LayerAux, feed_forward
@@ -54,6 +54,13 @@ class Aux(NamedTuple):
     """Assignments per layer and expert over valid tokens, before drops. Sum over layers in 64 bits, on the host."""
     dropped: Int[Array, "N E"]
     """Assignments that found no slot."""
+    dropped_by_sequence: Int[Array, "N B"]
+    dropped_by_position: Int[Array, "N 8"]
+    """In each eighth of the sequences."""
+    rows_sent: Float[Array, "N"]
+    """Rows that left a device on the way to experts."""
+    rows_executed: Float[Array, "N"]
+    """Expert rows computed, filled or not."""
     router_entropy_nats: Float[Array, "N"]
     """Entropy of the mean routing distribution of each layer."""
     router_state: RouterState
@@ -73,13 +80,15 @@ def loss(
     *,
     compute_dtype: Literal["float32", "bfloat16"] = "float32",
     experts: RunExperts = DROPLESS,
+    head_loss: HeadLoss = vocabulary_loss,
     remat: Remat = "none",
     num_tokens: Float[Array, ""] | None = None,
 ) -> tuple[Float[Array, ""], Aux]:
     """The objective to minimise, cross-entropy + z-loss + balancing loss, and what the pass saw.
 
     Args:
-        experts: a transport with its settings bound, `functools.partial(run_experts, config=...)`.
+        experts: a transport with its settings bound, `parallel.transports.bind`.
+        head_loss: `vocabulary_loss`, or on a mesh the same with every device at its own tokens, `parallel.head.bind`.
         remat: what the backward pass recomputes instead of reading from memory.
         num_tokens: denominator of the means; give the whole step's count when this batch is a part of it, so that gradients
             add up. None counts this batch.
@@ -88,7 +97,7 @@ def loss(
     own_tokens = batch.loss_mask.sum()
     denominator = jnp.maximum(own_tokens if num_tokens is None else num_tokens, 1.0)
     weight = (batch.loss_mask / denominator).reshape(-1).astype(jnp.float32)
-    objective, nats, z_loss = vocabulary_loss(
+    objective, nats, z_loss = head_loss(
         hidden.reshape(-1, hidden.shape[-1]),
         _head(params).astype(hidden.dtype),
         batch.targets.reshape(-1),
@@ -105,6 +114,10 @@ def loss(
         balance_loss=balance,
         load=layers.load,
         dropped=layers.dropped,
+        dropped_by_sequence=layers.dropped_by_sequence,
+        dropped_by_position=layers.dropped_by_position,
+        rows_sent=layers.rows_sent,
+        rows_executed=layers.rows_executed,
         router_entropy_nats=layers.router_entropy_nats,
         router_state=RouterState(bias=layers.next_bias),
     )

@@ -88,9 +88,7 @@ def most_rows(num_tokens: int, top_k: int, own_experts: int, shards: int, config
     return min(wanted, own_experts * rows_within(num_assignments, config.capacity_factor, own_experts * shards))
 
 
-def water_fill(
-    wanted: Int[Array, "S E"], num_receivers: int, limit: Int[Array, ""], step: Int[Array, ""] | int
-) -> Int[Array, "S E"]:
+def water_fill(wanted: Int[Array, "S E"], num_receivers: int, limit: Int[Array, ""], step: Int[Array, ""] | int) -> Int[Array, "S E"]:
     """Give each receiver's `limit` slots to its cells: equal levels first, the remainder in turn from cell `step` on.
 
     Receiver r serves experts r E/R to (r + 1) E/R; its cells are numbered sender by sender.

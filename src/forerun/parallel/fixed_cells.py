@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -17,7 +16,7 @@ from forerun.kernels.grouped_matmul import swiglu
 from forerun.kernels.slots import from_slots, to_slots
 from forerun.parallel.config import TransportConfig, rows_within
 from forerun.parallel.contract import ExpertParams, Traffic
-from forerun.parallel.decision import Admission, admit
+from forerun.parallel.decision import admit
 from forerun.parallel.layout import slot_map
 from forerun.parallel.rounds import sum_over_rounds
 from forerun.parallel.shards import Axes, exchanged, largest, num_shards

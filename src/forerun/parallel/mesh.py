@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
@@ -45,3 +47,18 @@ def replicated(mesh: Mesh) -> NamedSharding:
 def over_batch(mesh: Mesh, dim: int = 0) -> NamedSharding:
     """Dimension `dim` cut over all devices, `replica` outermost: what sequences are."""
     return NamedSharding(mesh, PartitionSpec(*(None,) * dim, AXES))
+
+
+def placed(tree: Any, sharding: Any) -> Any:
+    """Host arrays, the same whole ones in every process, as arrays of the mesh; each device gets its own part only.
+
+    Args:
+        sharding: one for all leaves, or a tree of them.
+    """
+    shardings = jax.tree.map(lambda _: sharding, tree) if isinstance(sharding, NamedSharding) else sharding
+
+    def place(array: Any, to: NamedSharding) -> jax.Array:
+        host = np.asarray(array)
+        return jax.make_array_from_callback(host.shape, to, lambda index: host[index])
+
+    return jax.tree.map(place, tree, shardings)

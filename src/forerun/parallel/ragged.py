@@ -121,9 +121,7 @@ def exchange(operand: Float[Array, "A d"], pieces: Pieces, num_rows: int, axes: 
     # Zeros the compiler cannot know: constant ones are hoisted out of layer loops and copied back once per layer.
     zero = jnp.minimum(pieces.size[0], 0).astype(operand.dtype)
     output = jnp.full((num_rows, operand.shape[1]), zero)
-    return jax.lax.ragged_all_to_all(
-        operand, output, pieces.leave, pieces.size, pieces.land, pieces.come_size, axis_name=EXPERT_AXIS
-    )
+    return jax.lax.ragged_all_to_all(operand, output, pieces.leave, pieces.size, pieces.land, pieces.come_size, axis_name=EXPERT_AXIS)
 
 
 def exchange_emulated(operand: Float[Array, "A d"], pieces: Pieces, num_rows: int, axes: Axes) -> Float[Array, "O d"]:

@@ -22,6 +22,7 @@ import numpy as np
 from forerun.base.errors import CheckpointError, StorageError
 from forerun.base.files import storage_errors, write_json
 from forerun.optim.paths import path_of
+from forerun.parallel.mesh import placed
 
 MANIFEST = "checkpoint.json"
 
@@ -72,7 +73,7 @@ class Checkpoints:
 
         self.folder, self._config_digest = folder, config_digest
         self._num_rolling, self._milestones, self._timeout_s = max(1, num_rolling), milestones, timeout_s
-        self._orbax = ocp.StandardCheckpointer()
+        self._orbax = ocp.StandardCheckpointer(multiprocessing_options=_alone(jax.process_index(), jax.process_count()))
         self._writing: threading.Thread | None = None
         self._writing_step, self._began = 0, 0.0
         self._outcome: Outcome | None = None
@@ -143,17 +144,18 @@ class Checkpoints:
         """Steps of complete checkpoints, oldest first."""
         return sorted(int(place.parent.name) for place in self.folder.glob(f"*/{MANIFEST}") if place.parent.name.isdigit())
 
-    def restore_newest(self, like: Any) -> Restored | None:
+    def restore_newest(self, like: Any, shardings: Any = None) -> Restored | None:
         """The newest checkpoint whose every array is what its manifest says; None when the run has none at all.
 
         Args:
             like: a state of the shapes and dtypes to expect; its numbers are not read.
+            shardings: where each array shall lie, on whatever mesh: files know none. None for one device.
         Raises: CheckpointError when there are checkpoints and every one is corrupt.
         """
         refused: list[str] = []
         for step in reversed(self.steps()):
             try:
-                return Restored(self.restore(step, like), step, tuple(refused))
+                return Restored(self.restore(step, like, shardings), step, tuple(refused))
             except CheckpointError as error:
                 refused.append(str(error))
         if refused:
@@ -162,7 +164,7 @@ class Checkpoints:
             )
         return None
 
-    def restore(self, step: int, like: Any) -> Any:
+    def restore(self, step: int, like: Any, shardings: Any = None) -> Any:
         """The state of one checkpoint, checked array by array.
 
         Raises: CheckpointError when it is absent, corrupt, of another shape, or not read within `timeout_s`.
@@ -174,7 +176,8 @@ class Checkpoints:
 
         def read() -> None:
             try:
-                outcome.append(jax.tree.map(jax.numpy.asarray, self._restore(step, like)))
+                arrays = self._restore(step, like)
+                outcome.append(arrays if shardings is not None else jax.tree.map(jax.numpy.asarray, arrays))
             except CheckpointError as error:
                 outcome.append(error)
 
@@ -188,7 +191,7 @@ class Checkpoints:
             )
         if isinstance(outcome[0], CheckpointError):
             raise outcome[0]
-        return outcome[0]
+        return outcome[0] if shardings is None else placed(outcome[0], shardings)
 
     def _restore(self, step: int, like: Any) -> Any:
         place = self.folder / f"{step:09d}"
@@ -229,6 +232,15 @@ class Checkpoints:
             return str(json.loads((self.folder / f"{step:09d}" / MANIFEST).read_bytes())["role"])
         except (ValueError, KeyError):
             return "unreadable"
+
+
+def _alone(process: int, num_processes: int) -> Any:
+    """orbax without its barriers: the first of several processes saves whole arrays, each restores them by itself."""
+    from orbax.checkpoint.options import MultiprocessingOptions
+
+    if num_processes == 1:
+        return MultiprocessingOptions()
+    return MultiprocessingOptions(primary_host=process, active_processes={process}, barrier_sync_key_prefix=f"process_{process}")
 
 
 def _described(arrays: Any) -> Iterator[tuple[str, dict[str, Any]]]:

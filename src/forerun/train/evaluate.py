@@ -4,21 +4,24 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from forerun.loader.held_out import HeldOut, held_out_batches
 from forerun.loader.store import TokenStore
-from forerun.model.transformer import DROPLESS, RouterState, token_losses
-from forerun.parallel.local import run_experts
+from forerun.model.transformer import RouterState, token_losses
+from forerun.parallel.config import TransportConfig
+from forerun.parallel.mesh import over_batch, placed, replicated
+from forerun.parallel.transports import bind
 from forerun.train.config import RunConfig
 from forerun.train.state import TrainState
-from forerun.train.step import ModelBatch
+from forerun.train.step import ModelBatch, gathered
 from forerun.train.suites import suite_rows
 
 CHUNK_ROWS = 16  # measured: on two cores smaller chunks waste products, larger ones only memory
@@ -27,16 +30,18 @@ CHUNK_ROWS = 16  # measured: on two cores smaller chunks waste products, larger 
 class Evaluator:
     """Holds the held-out rows of a run and the compiled function that scores them."""
 
-    def __init__(self, config: RunConfig, store: TokenStore) -> None:
-        self.config = config
+    def __init__(self, config: RunConfig, store: TokenStore, mesh: Mesh | None = None) -> None:
+        self.config, self._mesh = config, mesh
+        self._chunk_rows = -(-CHUNK_ROWS // config.mesh.num_devices) * config.mesh.num_devices
         self.held = held_out_batches(store, config.train.seq_len, config.eval.num_sequences)
         suites = {
             name: suite_rows(Path(place), store, config.train.seq_len, config.eval.num_sequences)
             for name, place in config.eval.suites.items()
         }
         self._parts = {"eval": self.held} | {f"eval_{name}": held for name, held in suites.items()}
-        self._score = _scorer(config, drops=False)
-        self._score_with_drops = _scorer(config, drops=True) if config.eval.with_drops else None
+        dropless = replace(config.transport, capacity_factor=0.0, drop_rule="water_filling")
+        self._score = _scorer(config, dropless, mesh)
+        self._score_with_drops = _scorer(config, config.transport, mesh) if config.eval.with_drops else None
 
     def __call__(self, state: TrainState) -> dict[str, float]:
         """`eval/<domain>/loss_nats`, `.../bits_per_byte` and the macro of both; `eval_<suite>/...` and `eval_with_drops/...` when asked for."""
@@ -62,22 +67,22 @@ class Evaluator:
         return row
 
     def _nats_by_row(self, score: Callable, state: TrainState, batch: ModelBatch) -> np.ndarray:
-        num_rows = len(batch.tokens)
+        num_rows, size = len(batch.tokens), self._chunk_rows
         sums = []
-        for start in range(0, num_rows, CHUNK_ROWS):
-            chunk = ModelBatch(*(_padded(array[start : start + CHUNK_ROWS]) for array in batch))
+        for start in range(0, num_rows, size):
+            chunk = ModelBatch(*(_padded(array[start : start + size], size) for array in batch))
+            chunk = chunk if self._mesh is None else placed(chunk, over_batch(self._mesh))
             sums.append(score(state.params, state.router, chunk))
         return np.concatenate([np.asarray(part, np.float64) for part in sums])[:num_rows]
 
 
-def _scorer(config: RunConfig, *, drops: bool) -> Callable:
-    experts = functools.partial(run_experts, config=config.transport) if drops else DROPLESS
-
+def _scorer(config: RunConfig, transport: TransportConfig, mesh: Mesh | None) -> Callable:
     def score(params: dict, router: RouterState, chunk: ModelBatch) -> jax.Array:
-        nats = token_losses(params, router, chunk, config.model, compute_dtype=config.train.compute_dtype, experts=experts)
+        experts = bind(transport, mesh)
+        nats = token_losses(gathered(params, mesh), router, chunk, config.model, compute_dtype=config.train.compute_dtype, experts=experts)
         return (nats * chunk.loss_mask).sum(1)
 
-    return jax.jit(score)
+    return jax.jit(score) if mesh is None else jax.jit(score, out_shardings=replicated(mesh))
 
 
 def _joined(domains: dict[str, HeldOut]) -> ModelBatch:
@@ -85,6 +90,6 @@ def _joined(domains: dict[str, HeldOut]) -> ModelBatch:
     return ModelBatch(*(np.concatenate([getattr(held.batch, field) for held in domains.values()]) for field in fields))
 
 
-def _padded(rows: np.ndarray) -> np.ndarray:
-    missing = CHUNK_ROWS - len(rows)
+def _padded(rows: np.ndarray, size: int) -> np.ndarray:
+    missing = size - len(rows)
     return np.concatenate([rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)]) if missing else rows

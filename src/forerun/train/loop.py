@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 
 import jax
+from jax.sharding import Mesh
 
 from forerun.base.config import digest_of
 from forerun.base.errors import CheckFailed, ConfigError, StorageError
@@ -20,6 +20,10 @@ from forerun.loader.batches import Batches
 from forerun.loader.prefetch import Fetched, Prefetcher
 from forerun.loader.store import TokenStore, open_store
 from forerun.optim.schedule import schedule
+from forerun.parallel import ragged
+from forerun.parallel.config import check_header_ids
+from forerun.parallel.mesh import build_mesh
+from forerun.parallel.processes import as_the_first, is_first, on_host, wait_for_all
 from forerun.record.journal import Journal
 from forerun.record.reader import open_run
 from forerun.record.run import load_run, start_run
@@ -27,15 +31,16 @@ from forerun.registry.live import LiveRules
 from forerun.registry.register import Registration
 from forerun.train.checkpoint import Checkpoints, Outcome
 from forerun.train.config import RunConfig
+from forerun.train.drops import DropCount
 from forerun.train.evaluate import Evaluator
 from forerun.train.memory import memory_gib
 from forerun.train.metrics import Rows
 from forerun.train.promised import live_rules
-from forerun.train.pulse import Pulse
+from forerun.train.pulse import Pulse, SignsOfLife
 from forerun.train.sample import Sampler
 from forerun.train.spikes import Rewound, bad_step, batch_of, load_skips
-from forerun.train.state import TrainState, init_state
-from forerun.train.step import StepReport, build_step, model_batch
+from forerun.train.state import TrainState, init_state, shardings_of, state_shapes
+from forerun.train.step import StepReport, compile_step, model_batch
 
 OnEval = Callable[[int, dict[str, float]], str]
 """Told the step and the evaluation row; what it returns is shown beside the progress."""
@@ -85,14 +90,14 @@ def train(
     Raises: CheckFailed when the run ends as crashed under its own policy; ConfigError when it cannot start.
     """
     began = time.perf_counter()
-    _check_devices(config)
+    mesh = mesh_of(config)
     keep_heap_between_steps()
     jax.config.update("jax_compilation_cache_dir", str(lab.root / "cache" / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     store = open_store(lab, config.data.manifest)
     last = min(stop_after or config.train.num_steps, config.train.num_steps)
-    run = _Run(config, lab, store, run_id, last, changed, registration, on_eval, quiet, watchdog_s)
+    run = _Run(config, lab, store, mesh, run_id, last, changed, registration, on_eval, quiet, watchdog_s)
     while True:
         try:
             num_steps, evaluation = run.attempt()
@@ -108,6 +113,7 @@ class _Run:
     config: RunConfig
     lab: Lab
     store: TokenStore
+    mesh: Mesh | None
     run_id: str
     last: int
     changed: str
@@ -127,13 +133,47 @@ class _Run:
             milestones=frozenset(milestones),
             timeout_s=config.checkpoint.timeout_s,
         )
-        like = jax.eval_shape(functools.partial(init_state, config))
-        restored = checkpoints.restore_newest(like)
-        first, state = (restored.step, restored.state) if restored else (0, init_state(config))
+        shapes = state_shapes(config)
+        restored = checkpoints.restore_newest(shapes, None if self.mesh is None else shardings_of(shapes, self.mesh))
+        first, state = (restored.step, restored.state) if restored else (0, init_state(config, self.mesh))
         if first >= self.last:
             return first, _last_evaluation(self.lab, self.run_id)
         registration = self.registration
         change = self.changed or _declared_change(self.lab, self.run_id, registration, config_digest)
+        wait_for_all("the state of the run is known")
+        if is_first():
+            self._open_segment(config_digest, first, change)
+        wait_for_all("the run is open")
+        rules = live_rules(config, registration, open_run(run_dir))
+        journal_of = Journal if is_first() else SignsOfLife
+        with (
+            journal_of(run_dir, jax.process_index()) as journal,
+            Pulse(journal, rank=jax.process_index(), watchdog_s=self.watchdog_s) as pulse,
+        ):
+            promised = registration.id if registration else None
+            journal.event(
+                "start",
+                first,
+                registration_id=promised,
+                resumed=first > 0,
+                devices=config.mesh.num_devices,
+                mesh={"replica": config.mesh.replica, "data": config.mesh.data, "expert": config.mesh.expert},
+                processes=jax.process_count(),
+                transport=config.transport.kind,
+            )
+            if config.transport.kind == "ragged" and self.mesh is not None and ragged.is_emulated():
+                journal.event("fallback", first, what="transport ragged", reason=f"emulated: no ragged exchange on {jax.default_backend()}")
+            for refusal in restored.refused if restored else ():
+                journal.event("checkpoint_refused", first, reason=refusal)
+            evaluation = self._steps(state, first, journal, checkpoints, pulse, rules)
+            if self.last == config.train.num_steps:
+                journal.event("finished", self.last)
+            else:
+                journal.event("stopped", self.last, reason="asked to stop here")
+        return self.last, evaluation
+
+    def _open_segment(self, config_digest: str, first: int, change: str) -> None:
+        config, registration, run_dir = self.config, self.registration, self.lab.run(self.run_id)
         start_run(
             run_dir,
             num_steps=config.train.num_steps,
@@ -146,20 +186,6 @@ class _Run:
             changed=change,
         )
         write_json(run_dir / "config.json", config)
-        rules = live_rules(config, registration, open_run(run_dir))
-        with Journal(run_dir) as journal, Pulse(journal, watchdog_s=self.watchdog_s) as pulse:
-            promised = registration.id if registration else None
-            journal.event(
-                "start", first, registration_id=promised, resumed=first > 0, devices=jax.device_count(), transport=config.transport.kind
-            )
-            for refusal in restored.refused if restored else ():
-                journal.event("checkpoint_refused", first, reason=refusal)
-            evaluation = self._steps(state, first, journal, checkpoints, pulse, rules)
-            if self.last == config.train.num_steps:
-                journal.event("finished", self.last)
-            else:
-                journal.event("stopped", self.last, reason="asked to stop here")
-        return self.last, evaluation
 
     def _steps(
         self, state: TrainState, first: int, journal: Journal, checkpoints: Checkpoints, pulse: Pulse, rules: LiveRules
@@ -169,8 +195,11 @@ class _Run:
         planned = config.optim.schedule.planned_steps or num_steps  # an amended length moves no phase of the mixture
         batches = Batches(self.store, config.data, num_steps=planned, batch_size=config.train.batch_size, seq_len=config.train.seq_len)
         passed_over = load_skips(run_dir)
-        step_fn, evaluator, rows = build_step(config), Evaluator(config, self.store), Rows(config)
-        sampler = Sampler(config, self.store)
+        evaluator, rows = Evaluator(config, self.store, self.mesh), Rows(config)
+        pulse.phase("compile", first)
+        step_fn, flops_ratio = compile_step(config, self.mesh)
+        journal.event("compiled", first, flops_over_expected=round(flops_ratio, 4))
+        sampler, drops = Sampler(config, self.store, self.mesh), DropCount(config) if config.transport.capacity_factor else None
         factors = jax.device_get(jax.vmap(schedule(config.optim.schedule, num_steps))(jax.numpy.arange(num_steps))).tolist()
         evals, saves = _moments(config, config.eval.every_fraction), _moments(config, config.checkpoint.every_fraction)
         evaluation: dict[str, float] = {}
@@ -181,9 +210,13 @@ class _Run:
             row = rows.row(finished.report, step_time_s=now - finished.started, learning_factor=factors[finished.step - 1])
             row |= {"loader_wait_s": finished.fetched.wait_s, "loader_occupancy": finished.fetched.occupancy}
             journal.log(finished.step, row)
+            if drops is not None:
+                drops.add(finished.report)
             obey(finished.step, row)
             if not bool(finished.report.good):
-                bad_step(config, run_dir, journal, finished.step, row, batches, checkpoints)
+                as_the_first(
+                    lambda: bad_step(config, run_dir, journal, finished.step, row, batches, checkpoints), outcomes=(Rewound, CheckFailed)
+                )
             progress.advance(batch_tokens, note=f"step {finished.step}/{num_steps}  loss_nats {row['loss_nats']:.3f}  {word}".rstrip())
 
         def obey(step: int, row: dict[str, float]) -> None:
@@ -198,12 +231,12 @@ class _Run:
 
         with (
             Prefetcher(lambda step: batches.batch(batch_of(step, passed_over)), first, last) as loader,
-            Progress(self.run_id, last * batch_tokens, "tokens", done=first * batch_tokens, quiet=self.quiet) as progress,
+            Progress(self.run_id, last * batch_tokens, "tokens", done=first * batch_tokens, quiet=self.quiet or not is_first()) as progress,
         ):
             for fetched in loader:
                 pulse.phase("step", fetched.step)
                 started = time.perf_counter()
-                state, report = step_fn(state, model_batch(fetched.batch))
+                state, report = step_fn(state, model_batch(fetched.batch, self.mesh))
                 if pending is not None:
                     settle(pending, started)
                 done = fetched.step + 1
@@ -217,6 +250,8 @@ class _Run:
                     evaluation = evaluator(state)
                     journal.log(done, {**evaluation, "memory_gib": memory_gib(), "skipped_steps": float(state.num_skipped)})
                     obey(done, evaluation)
+                    if drops is not None:
+                        journal.event("drops", done, **drops.take())
                     for sample in sampler(state, done):
                         journal.event("sample", done, **sample)
                     word = self.on_eval(done, evaluation) if self.on_eval else ""
@@ -226,9 +261,11 @@ class _Run:
                     pending = None
                 if done in saves or done == last or stopped_by:
                     pulse.phase("save", done)
-                    blocked_s, before = checkpoints.begin(state, done)
-                    saved(before)
-                    journal.log(done, {"checkpoint_time_s": blocked_s})
+                    whole = on_host(state)
+                    if is_first():
+                        blocked_s, before = checkpoints.begin(whole, done)
+                        saved(before)
+                        journal.log(done, {"checkpoint_time_s": blocked_s})
                 if stopped_by:
                     break
             pulse.phase("finish", last)
@@ -241,7 +278,6 @@ class _Run:
                 f"step {done} of {num_steps}: the promised rule holds: {stopped_by[0]}",
                 hint="`forerun close EXPERIMENT --outcome stopped`; the checkpoint and the record are kept",
             )
-        assert step_fn._cache_size() == 1, "the step was compiled more than once"  # type: ignore[attr-defined]
         return evaluation
 
 
@@ -273,17 +309,11 @@ def _at(config: RunConfig, fraction: float) -> int:
     return min(config.train.num_steps, round(fraction * config.train.num_steps))
 
 
-def _check_devices(config: RunConfig) -> None:
-    available = jax.device_count()
-    if config.mesh.num_devices > available:
-        raise ConfigError(
-            f"mesh.replica x data x expert must be at most {available} devices here, got {config.mesh.num_devices}", hint="shrink the mesh"
-        )
-    if config.mesh.num_devices > 1 or config.transport.kind != "local":
-        raise ConfigError(
-            f"transport.kind must be local on a mesh of one device in this version, got {config.transport.kind} on {config.mesh.num_devices}",
-            hint="set mesh sizes to 1 and transport.kind=local",
-        )
+def mesh_of(config: RunConfig) -> Mesh | None:
+    """The run's mesh, or None on one device. Raises: ConfigError when there are too few devices, or ids that rows cannot carry."""
+    if config.transport.kind == "pooled_wave" and config.model.num_experts:
+        check_header_ids(config.model.num_experts // config.mesh.expert, config.train.compute_dtype)
+    return build_mesh(config.mesh) if config.mesh.num_devices > 1 else None
 
 
 def _last_evaluation(lab: Lab, run_id: str) -> dict[str, float]:

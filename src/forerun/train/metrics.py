@@ -39,8 +39,12 @@ class Rows:
         if self.config.model.num_experts:
             routing = _routing(report)
             row |= routing
-            capacity = self.config.transport.capacity_factor or 1.0
-            row["mfu_executed"] = mfu_executed(mfu, self._routed, capacity)
+            executed = float(np.asarray(report.rows_executed, np.float64).sum()) / max(
+                float(np.asarray(report.load, np.float64).sum()), 1.0
+            )
+            row["mfu_executed"] = mfu_executed(mfu, self._routed, executed)
+            if self.config.transport.capacity_factor:
+                row |= _drops_by_place(report, self.config.model.top_k, self.config.mesh.num_devices)
             row["mfu_useful"] = mfu_useful(mfu, self._routed, routing["drop_fraction"])
         return row
 
@@ -63,4 +67,18 @@ def _routing(report: StepReport) -> dict[str, float]:
         row[f"load_imbalance/layer_{layer}"] = float(imbalance[layer])
         row[f"router_entropy_nats/layer_{layer}"] = float(entropy[layer])
         row[f"drop_fraction/layer_{layer}"] = float(by_layer[layer])
+    return row
+
+
+def _drops_by_place(report: StepReport, top_k: int, num_devices: int) -> dict[str, float]:
+    """Drop fraction in each eighth of the sequences, and of the sender that lost most."""
+    num_layers = len(np.asarray(report.load))
+    by_position, by_sequence = (
+        np.asarray(counts).astype(np.int64).sum(0) for counts in (report.dropped_by_position, report.dropped_by_sequence)
+    )
+    valid = np.asarray(report.valid_by_position).astype(np.int64) * top_k * num_layers
+    row = {f"drop_fraction/position_{part}": float(by_position[part] / max(valid[part], 1)) for part in range(len(valid))}
+    by_sender = by_sequence.reshape(num_devices, -1).sum(1)
+    of_sender = np.asarray(report.valid_by_sequence).astype(np.int64).reshape(num_devices, -1).sum(1) * top_k * num_layers
+    row["drop_fraction/worst_sender"] = float((by_sender / np.maximum(of_sender, 1)).max())
     return row

@@ -8,11 +8,24 @@ import threading
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from forerun.record.journal import Journal
 
 HEARTBEAT_S = 30.0  # assumed: a tenth of the silence `watch` allows before it speaks
 STALLED_EXIT_CODE = 75  # derived: sysexits.h EX_TEMPFAIL, which schedulers restart
+
+
+class SignsOfLife(Journal):
+    """The journal of a process that is not the first of its run: heartbeats and stalls; the first process records everything else."""
+
+    def log(self, step: int, metrics: dict[str, Any], *, when: float | None = None) -> None:
+        """Nothing: every process has the same numbers."""
+
+    def event(self, kind: str, step: int, **fields: Any) -> None:
+        """Heartbeats and stalls."""
+        if kind in ("heartbeat", "stalled"):
+            super().event(kind, step, **fields)
 
 
 class Pulse:

@@ -7,9 +7,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from forerun.loader.store import TokenStore
 from forerun.model.transformer import next_logits
+from forerun.parallel.mesh import replicated
 from forerun.train.config import RunConfig
 from forerun.train.state import TrainState
 from forerun.train.step import ModelBatch
@@ -21,7 +23,7 @@ TEMPERATURE = 0.8  # assumed: readable at small sizes without loops
 class Sampler:
     """Continues `eval.sample_prompts`; one compiled call a token, on rows no longer than the text needs."""
 
-    def __init__(self, config: RunConfig, store: TokenStore) -> None:
+    def __init__(self, config: RunConfig, store: TokenStore, mesh: Mesh | None = None) -> None:
         from tokenizers import Tokenizer
 
         self.prompts = config.eval.sample_prompts
@@ -32,11 +34,14 @@ class Sampler:
         longest = max((len(ids) for ids in self._ids), default=0)
         self._width = min(config.train.seq_len, longest + NUM_NEW_TOKENS)
 
+        def whole(params: dict) -> dict:  # few rows: every device computes all of them
+            return params if mesh is None else jax.lax.with_sharding_constraint(params, replicated(mesh))
+
         def draw(state: TrainState, batch: ModelBatch, at: jax.Array, key: jax.Array) -> jax.Array:
-            logits = next_logits(state.params, state.router, batch, config.model, at, compute_dtype=config.train.compute_dtype)
+            logits = next_logits(whole(state.params), state.router, batch, config.model, at, compute_dtype=config.train.compute_dtype)
             return jax.random.categorical(key, logits / TEMPERATURE)
 
-        self._draw = jax.jit(draw)
+        self._draw = jax.jit(draw) if mesh is None else jax.jit(draw, out_shardings=replicated(mesh))
 
     def __call__(self, state: TrainState, step: int) -> list[dict[str, str]]:
         """`prompt` and `text` of each continuation, cut at the end of the document."""

@@ -11,16 +11,22 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from forerun.loader.batches import Batch
+from forerun.model.moe import by_position
 from forerun.model.transformer import Aux, RouterState, loss
 from forerun.optim.build import OptimState
 from forerun.optim.groups import row_of
 from forerun.optim.paths import named_leaves
-from forerun.parallel.local import run_experts
+from forerun.parallel import head
+from forerun.parallel.mesh import over_batch, placed, replicated
+from forerun.parallel.sharding import row_of as placement_of
+from forerun.parallel.transports import bind
 from forerun.train.config import RunConfig
-from forerun.train.state import TrainState, optimizer_of
+from forerun.train.flops import check_flops
+from forerun.train.state import TrainState, optimizer_of, shardings_of, state_shapes
 
 
 class ModelBatch(NamedTuple):
@@ -46,6 +52,14 @@ class StepReport(NamedTuple):
     param_norm: dict[str, Array]
     load: Int[Array, "N E"]
     dropped: Int[Array, "N E"]
+    dropped_by_sequence: Int[Array, "N B"]
+    """Rows of the batch, of all microbatches together."""
+    dropped_by_position: Int[Array, "N 8"]
+    valid_by_sequence: Int[Array, "B"]
+    """Tokens that are not padding."""
+    valid_by_position: Int[Array, "8"]
+    rows_sent: Float[Array, "N"]
+    rows_executed: Float[Array, "N"]
     router_entropy_nats: Float[Array, "N"]
     bias_max: Float[Array, ""]
 
@@ -53,18 +67,19 @@ class StepReport(NamedTuple):
 Step = Callable[[TrainState, ModelBatch], tuple[TrainState, StepReport]]
 
 
-def model_batch(batch: Batch) -> ModelBatch:
-    """The arrays of a loader batch."""
-    return ModelBatch(batch.tokens, batch.targets, batch.segment_ids, batch.positions, batch.loss_mask)
+def model_batch(batch: Batch, mesh: Mesh | None = None) -> ModelBatch:
+    """The arrays of a loader batch, on a mesh each device's sequences on it; every process gives the whole batch."""
+    arrays = ModelBatch(batch.tokens, batch.targets, batch.segment_ids, batch.positions, batch.loss_mask)
+    return arrays if mesh is None else placed(arrays, over_batch(mesh))
 
 
-def build_step(config: RunConfig) -> Step:
-    """The compiled step of a run; the old state's memory is given to the new one."""
-    optimizer = optimizer_of(config)
+def build_step(config: RunConfig, mesh: Mesh | None = None) -> jax.stages.Wrapped:
+    """The step of a run, to be compiled; the old state's memory is given to the new one. `mesh` is None on one device."""
+    optimizer = optimizer_of(config, mesh)
     skip, limit = config.spikes.on_nonfinite == "skip", config.spikes.grad_norm_limit or jnp.inf
 
     def step(state: TrainState, batch: ModelBatch) -> tuple[TrainState, StepReport]:
-        gradients, aux = _gradients(config, state, batch)
+        gradients, aux = _gradients(config, mesh, state, batch)
         grad_norm = group_norms(gradients)
         good = jnp.isfinite(grad_norm["total"]) & jnp.isfinite(aux.nats_sum) & (grad_norm["total"] <= limit)
         updates, optim = optimizer.update(gradients, state.optim, state.params)
@@ -73,6 +88,7 @@ def build_step(config: RunConfig) -> Step:
         if skip:
             moved = jax.tree.map(lambda new, old: jnp.where(good, new, old), moved, (state.params, state.optim, state.router))
         new = TrainState(state.step + 1, moved[0], cast(OptimState, moved[1]), moved[2], state.num_skipped + (1 - good.astype(jnp.int32)))
+        valid = (batch.segment_ids > 0).astype(jnp.int32)
         report = StepReport(
             nats_sum=aux.nats_sum,
             z_sum=aux.z_sum,
@@ -82,12 +98,33 @@ def build_step(config: RunConfig) -> Step:
             param_norm=group_norms(new.params),
             load=aux.load,
             dropped=aux.dropped,
+            dropped_by_sequence=aux.dropped_by_sequence,
+            dropped_by_position=aux.dropped_by_position,
+            valid_by_sequence=valid.reshape(config.train.num_microbatches, -1, valid.shape[1]).sum((0, 2)),
+            valid_by_position=by_position(valid.sum(0)),
+            rows_sent=aux.rows_sent,
+            rows_executed=aux.rows_executed,
             router_entropy_nats=aux.router_entropy_nats,
             bias_max=jnp.max(jnp.abs(new.router.bias), initial=0.0),
         )
         return new, report
 
-    return jax.jit(step, donate_argnums=0)
+    if mesh is None:
+        return jax.jit(step, donate_argnums=0)
+    state, whole = shardings_of(state_shapes(config), mesh), replicated(mesh)
+    return jax.jit(step, donate_argnums=0, in_shardings=(state, over_batch(mesh)), out_shardings=(state, whole))
+
+
+def compile_step(config: RunConfig, mesh: Mesh | None = None) -> tuple[Step, float]:
+    """The step as one executable, which takes the run's shapes and no others, and its products over those the config asks for.
+
+    Raises: CheckFailed when XLA put much more work into it than was asked for; see `train/flops.py`.
+    """
+    shape = (config.train.batch_size, config.train.seq_len)
+    ids, mask = jax.ShapeDtypeStruct(shape, jnp.int32), jax.ShapeDtypeStruct(shape, jnp.float32)
+    batch = ModelBatch(tokens=ids, targets=ids, segment_ids=ids, positions=ids, loss_mask=mask)
+    compiled = build_step(config, mesh).lower(state_shapes(config), batch).compile()
+    return compiled, check_flops(compiled.as_text(), config)
 
 
 def group_norms(tree: Any) -> dict[str, Float[Array, ""]]:
@@ -99,27 +136,46 @@ def group_norms(tree: Any) -> dict[str, Float[Array, ""]]:
     return {"total": jnp.sqrt(sum(squares.values(), jnp.zeros(()))), **{group: jnp.sqrt(square) for group, square in squares.items()}}
 
 
-def _gradients(config: RunConfig, state: TrainState, batch: ModelBatch) -> tuple[Any, Aux]:
+def gathered(params: Any, mesh: Mesh | None) -> Any:
+    """Parameters as a forward pass wants them: all but the experts whole on every device."""
+    if mesh is None:
+        return params
+    whole = replicated(mesh)
+    leaves = [
+        leaf if placement_of(name).cut == "expert" else jax.lax.with_sharding_constraint(leaf, whole)
+        for name, leaf in named_leaves(params).items()
+    ]
+    return jax.tree.unflatten(jax.tree.structure(params), leaves)
+
+
+def _gradients(config: RunConfig, mesh: Mesh | None, state: TrainState, batch: ModelBatch) -> tuple[Any, Aux]:
     """Gradient of the step's mean objective; microbatches are weighted by the tokens they predict.
 
-    The next routing bias of several microbatches is the mean of theirs.
+    The next routing bias of several microbatches is the mean of theirs. On a mesh every device computes with whole matrices but its
+    own experts: gathered here once, so that every product runs over the same numbers in the same order as on one device.
     """
     num_tokens = batch.loss_mask.sum()
     objective = functools.partial(
         loss,
         config=config.model,
         compute_dtype=config.train.compute_dtype,
-        experts=functools.partial(run_experts, config=config.transport),
+        experts=bind(config.transport, mesh, state.step),
+        head_loss=head.bind(mesh),
         remat=config.train.remat,
     )
 
     def gradient(part: ModelBatch) -> tuple[Any, Aux]:
-        return jax.grad(lambda params: objective(params, state.router, part, num_tokens=num_tokens), has_aux=True)(state.params)
+        def of(params: Any) -> tuple[Array, Aux]:
+            return objective(gathered(params, mesh), state.router, part, num_tokens=num_tokens)
+
+        return jax.grad(of, has_aux=True)(state.params)
 
     pieces = config.train.num_microbatches
     if pieces == 1:
         return gradient(batch)
     parts = jax.tree.map(lambda array: array.reshape(pieces, -1, *array.shape[1:]), batch)
+    if mesh is not None:
+        parts = jax.lax.with_sharding_constraint(parts, over_batch(mesh, dim=1))
     first = gradient(jax.tree.map(lambda array: array[0], parts))
 
     def add(total: tuple[Any, Aux], part: ModelBatch) -> tuple[tuple[Any, Aux], None]:
