@@ -7,10 +7,9 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from forerun.base.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH
-from forerun.dashboard.html import Markup, tag
+from forerun.dashboard.html import Markup, tag, text
 from forerun.dashboard.numbers import number
 
 ROW_HEIGHT, MAX_LABELS, NUM_SHADES = 26, 8, 9
@@ -75,19 +74,19 @@ class HeatMap:
         parts = []
         for r, (name, row) in enumerate(zip(self.rows, self.values)):
             y = TOP + ROW_HEIGHT * r
-            parts.append(f'<text x="{left - 8}" y="{y + 17}" class="tick" text-anchor="end">{escape(name[:22])}</text>')
+            parts.append(f'<text x="{left - 8}" y="{y + 17}" class="tick" text-anchor="end">{text(name[:22])}</text>')
             for c, value in enumerate(row):
                 if math.isfinite(value):
                     shade = round(min(max((value - low) / (high - low), 0.0), 1.0) * (NUM_SHADES - 1))
                     where = f"{self.rows[r]}, {self.columns[c]}: {value:.4g}"
                     parts.append(
-                        f'<rect x="{left + c * width:.1f}" y="{y}" width="{max(width - 1, 0.8):.1f}" height="{ROW_HEIGHT - 2}" class="heat h{shade}"><title>{escape(where)}</title></rect>'
+                        f'<rect x="{left + c * width:.1f}" y="{y}" width="{max(width - 1, 0.8):.1f}" height="{ROW_HEIGHT - 2}" class="heat h{shade}"><title>{text(where)}</title></rect>'
                     )
         stride = max(1, math.ceil(len(self.columns) / MAX_LABELS))
         for c in range(0, len(self.columns), stride):
             x = left + (c + 0.5) * width
-            parts.append(f'<text x="{x:.1f}" y="{bottom + 16}" class="tick" text-anchor="middle">{escape(self.columns[c][:14])}</text>')
+            parts.append(f'<text x="{x:.1f}" y="{bottom + 16}" class="tick" text-anchor="middle">{text(self.columns[c][:14])}</text>')
         middle = (left + WIDTH - RIGHT) / 2
-        parts.append(f'<text x="{middle:.0f}" y="{bottom + 36}" class="axis" text-anchor="middle">{escape(self.x_label)}</text>')
+        parts.append(f'<text x="{middle:.0f}" y="{bottom + 36}" class="axis" text-anchor="middle">{text(self.x_label)}</text>')
         height = bottom + BOTTOM
-        return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(self.title)}. Numbers in the table below.">{"".join(parts)}</svg>'
+        return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{text(self.title)}. Numbers in the table below.">{"".join(parts)}</svg>'

@@ -1,13 +1,14 @@
 import { setParameter } from "../address";
 import { element } from "../element";
 import { count } from "../numbers";
-import { percent, table } from "./table";
+import { percent, table, visible } from "./table";
 
 /** `search.json`: what each row of the uniform samples is, and what each cell holds. */
 interface Head {
   cells: [name: string, domain: string, quality: number, tokens: number][];
   titles: Record<string, string>;
   slugs: Record<string, string>;
+  common: string[];
   row_cell: number[];
   row_tokens: number[];
 }
@@ -50,15 +51,22 @@ export function startSearch(place: HTMLElement): void {
   const run = async (): Promise<void> => {
     const mine = ++serial;
     setParameter("topic", input.value ? [input.value] : []);
-    const words = wordsOf(input.value);
-    if (!words.length) {
+    const typed = wordsOf(input.value);
+    if (!typed.length) {
       told.textContent = "";
       found.replaceChildren();
       return;
     }
     try {
       head ??= read<Head>(index);
-      const [known, rows] = await Promise.all([head, rowsOf(index, words)]);
+      const known = await head;
+      const words = typed.filter((word) => !known.common.includes(word));
+      if (!words.length) {
+        told.textContent = "Half of all documents hold these words; give rarer ones.";
+        found.replaceChildren();
+        return;
+      }
+      const rows = await rowsOf(index, words);
       if (mine !== serial) return;
       show(known, words, rows, told, found, place.dataset.domains ?? "");
       if (!rows.length) return;
@@ -147,7 +155,7 @@ function show(head: Head, words: string[], rows: number[], told: HTMLElement, fo
     (expected ? `: ${(best / expected).toFixed(2)} times the usual share.` : ".");
   const buckets = qualities.map((part, quality) => [`Q${quality}`, percent(total ? part / total : 0), percent(all ? (usual[quality] ?? 0) / all : 0)]);
   const parts = hits.slice(0, SHOWN_DOMAINS).map(([domain, part]) => [
-    element("a", { href: `${domains}/${encodeURIComponent(head.slugs[domain] ?? "")}.html` }, domain),
+    element("a", { href: `${domains}/${encodeURIComponent(head.slugs[domain] ?? "")}.html` }, visible(domain)),
     count(part),
     percent((whole.get(domain) ?? 0) > 0 ? part / (whole.get(domain) ?? 1) : 0),
     named(domain) ? "in its name or terms" : "",
@@ -159,11 +167,6 @@ function show(head: Head, words: string[], rows: number[], told: HTMLElement, fo
 }
 
 function examples(head: Head, documents: Documents, rows: number[]): HTMLElement {
-  const shown = rows.slice(0, SHOWN_EXAMPLES).map((row) => [head.cells[head.row_cell[row] ?? 0]?.[0] ?? "", visible(documents.start[row] ?? ""), documents.id[row]?.slice(0, 12) ?? ""]);
+  const shown = rows.slice(0, SHOWN_EXAMPLES).map((row) => [head.cells[head.row_cell[row] ?? 0]?.[0] ?? "", documents.start[row] ?? "", documents.id[row]?.slice(0, 12) ?? ""]);
   return table("Documents with it", ["cell", "beginning", "id"], shown);
-}
-
-/** Characters that hide or turn text are shown by their number. */
-function visible(text: string): string {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }

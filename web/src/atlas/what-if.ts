@@ -1,7 +1,7 @@
 import { setParameter } from "../address";
 import { element } from "../element";
 import { count } from "../numbers";
-import { percent, table } from "./table";
+import { percent, table, visible } from "./table";
 
 interface Inputs {
   name: string;
@@ -73,7 +73,7 @@ export async function startWhatIf(place: HTMLElement): Promise<void> {
       if (input.value !== "" && Number.isFinite(value) && value >= 0) factors.set(name, value);
       redraw();
     });
-    return element("label", { for: id }, `${label} × `, input);
+    return element("label", { for: id }, `${visible(label)} × `, input);
   };
   const domains = [...new Set(inputs.cells.map(([, domain]) => domain))];
   budget.addEventListener("input", redraw);
@@ -104,7 +104,7 @@ function show(inputs: Inputs, factors: Map<string, number>, trainTokens: number,
   const most = now.exposure.reduce((best, epochs, cell) => (epochs > (now.exposure[best] ?? 0) ? cell : best), 0);
   told.textContent =
     (now.over.length ? `${now.over.length} cells would be read more than ${inputs.epoch_cap} times. ` : `No cell is read more than ${inputs.epoch_cap} times. `) +
-    `Most often: ${inputs.cells[most]?.[0] ?? ""}, ${(now.exposure[most] ?? 0).toFixed(2)} epochs.`;
+    `Most often: ${visible(inputs.cells[most]?.[0] ?? "")}, ${(now.exposure[most] ?? 0).toFixed(2)} epochs.`;
   told.classList.toggle("off_course", now.over.length > 0);
   const quality = now.qualities.map((share, bucket) => [`Q${bucket}`, percent(share, 2), percent(before.qualities[bucket] ?? 0, 2)]);
   const domains = [...now.domains].sort((a, b) => b[1] - a[1]).map(([name, share]) => [inputs.titles[name] ?? name, percent(share, 2), percent(before.domains.get(name) ?? 0, 2)]);

@@ -20,7 +20,7 @@ from forerun.base.lab import Lab
 from forerun.dashboard.atlas.book import Book
 
 SOURCE_CELLS = "source_cells.parquet"
-VERSION = 2  # raised whenever what is made from a store reads or is drawn otherwise
+VERSION = 3  # raised whenever what is made from a store reads or is drawn otherwise
 LEAST_DOCUMENTS = 200  # assumed: fewer documents may fall into one bucket, or go entirely, by chance
 ONE_BUCKET = 0.98  # assumed: share of a source's tokens in one quality bucket that makes its quality uninformative
 ALL_DUPLICATES = 0.9  # measured: a wrong rule removed over 95% of 15 of 113 public sources; 90% of a source is worth a look either way
@@ -168,12 +168,13 @@ def sources_of(lab: Lab, book: Book) -> dict[str, SourceView]:
         spread = max(sums.get(name, [0.0, 0.0])[1] / documents - mean**2, 0.0) ** 0.5 if documents else 0.0
         view = SourceView(name, dict(facts.get(name, {"name": name})), cells, tokens, documents, mean, spread, ())
         found[name] = SourceView(
-            name, view.facts, cells, tokens, documents, mean, spread, _flags(view, book, float(removed.get(name, 0.0)))
+            name, view.facts, cells, tokens, documents, mean, spread, remarks(view, book, float(removed.get(name, 0.0)))
         )
     return found
 
 
-def _flags(source: SourceView, book: Book, removed_share: float) -> tuple[str, ...]:
+def remarks(source: SourceView, book: Book, removed_share: float) -> tuple[str, ...]:
+    """What looks wrong with a source, one sentence each; `removed_share` is what near-duplicate removal took of it."""
     flags = []
     read = int(source.facts.get("num_documents_in", 0))
     if read >= LEAST_DOCUMENTS and removed_share >= ALL_DUPLICATES:

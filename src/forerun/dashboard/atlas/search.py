@@ -29,7 +29,7 @@ HEAD, STARTS = "search.json", "search-documents.json"
 LONGEST_WORD = 32  # assumed: longer runs of letters are no words
 NUM_SHELVES = 256
 SHELVES = tuple(f"{number:02x}" for number in range(NUM_SHELVES))
-COMMON = 0.5  # assumed: a word in more than half of all samples finds nothing
+COMMON, COMMON_ROWS = 0.5, 2000  # assumed: a word in more than half of all samples, and of so many, says nothing of a topic
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Answer:
     """What the data holds of a topic."""
 
     words: tuple[str, ...]
+    """Those searched: words that half of all documents hold are left out."""
     num_matched: int
     """Sampled documents with every word."""
     num_sampled: int
@@ -83,8 +84,9 @@ def index(lab: Lab, book: Book) -> Path:
         for word in {word for word in words_of(row["text"]) if len(word) <= LONGEST_WORD}:
             postings.setdefault(word, []).append(number)
     shelves: dict[str, dict[str, list[int]]] = {}
+    common = {word for word, found in postings.items() if len(found) > max(COMMON * len(rows), COMMON_ROWS)}
     for word, found in sorted(postings.items()):
-        if len(found) <= max(COMMON * len(rows), 20):
+        if word not in common:
             shelves.setdefault(shelf(word), {})[word] = [found[0], *(after - before for before, after in zip(found, found[1:]))]
     with storage_errors(folder):
         (folder / "words").mkdir(parents=True, exist_ok=True)
@@ -93,7 +95,7 @@ def index(lab: Lab, book: Book) -> Path:
                 folder / "words" / f"{name}.json", json.dumps(shelves.get(name, {}), separators=(",", ":"), ensure_ascii=False).encode()
             )
     write_atomic(folder / STARTS, json.dumps(_starts(rows), separators=(",", ":")).encode())
-    write_atomic(folder / HEAD, json.dumps(_head(book, rows), separators=(",", ":")).encode())
+    write_atomic(folder / HEAD, json.dumps(_head(book, rows) | {"common": sorted(common)}, separators=(",", ":")).encode())
     return folder
 
 
@@ -134,9 +136,10 @@ def search(folder: Path, topic: str) -> Answer:
     Raises: DataError for a topic without a word.
     """
     head = _read_head(folder / HEAD, (folder / HEAD).stat().st_mtime_ns)
-    words = tuple(dict.fromkeys(words_of(topic)))
+    common = set(head["common"])
+    words = tuple(word for word in dict.fromkeys(words_of(topic)) if word not in common)
     if not words:
-        raise DataError(f"the topic {topic!r} has no word", hint="give words of letters or digits")
+        raise DataError(f"the topic {topic!r} has no word but such as half of all documents hold", hint="give rarer words")
     rows = _rows_of(folder, words)
     cells, row_cell, row_tokens = head["cells"], head["row_cell"], head["row_tokens"]
     sampled, matched = [0] * len(cells), [0] * len(cells)
@@ -176,7 +179,7 @@ def search(folder: Path, topic: str) -> Answer:
 
 
 def _rows_of(folder: Path, words: Sequence[str]) -> set[int]:
-    """Rows that hold every word. A word in more than half of all documents is not indexed and finds nothing."""
+    """Rows that hold every word."""
     found: set[int] | None = None
     for word in words:
         path = folder / "words" / f"{shelf(word)}.json"

@@ -1,0 +1,246 @@
+"""The atlas from files: counts to the last token, samples, search against a plain scan, decisions, reviews, mixtures, addresses."""
+
+import json
+import random
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from atlas_labs import HOSTILE, data_lab
+from forerun.base.errors import DataError, PlatformError
+from forerun.base.lab import Lab
+from forerun.curate.history import explain
+from forerun.curate.remove import remove_document
+from forerun.dashboard.atlas import address, attributes, decisions, mixture, pages, review, samples, search
+from forerun.dashboard.atlas.book import Book, book_of
+from forerun.dashboard.atlas.difference import differing, marked
+from forerun.dashboard.atlas.downloads import COLUMNS, cells_table, downloads, token_counts
+from forerun.dashboard.atlas.text import words_of
+from forerun.dashboard.desk import Desk
+from forerun.dashboard.lab_files import Planner, read_lab
+from forerun.loader.manifest import load_manifest
+
+PLANNER = Planner(plan=lambda config: {}, planned=lambda config: {}, inputs={})
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    lab, digests = data_lab(tmp_path_factory.mktemp("atlas"), {"plain": "", "hostile": HOSTILE})
+    return lab, digests
+
+
+@pytest.fixture
+def plain(made) -> tuple[Lab, Book]:
+    lab, digests = made
+    return lab, book_of(lab, digests["plain"])
+
+
+def test_every_share_adds_up_to_the_manifest_to_the_last_token(plain):
+    lab, book = plain
+    manifest = load_manifest(lab, book.digest)
+    total = sum(cell.num_tokens for cell in manifest.cells)
+    assert book.num_tokens == sum(book.qualities) == sum(sum(row) for row in book.grid.values()) == total
+    table = attributes.source_cells(lab, book)
+    by_cell = Counter()
+    for row in table.to_pylist():
+        by_cell[row["cell"]] += row["num_tokens"]
+    assert by_cell == {cell.name: cell.num_tokens for cell in manifest.cells}
+    sources = attributes.sources_of(lab, book)
+    assert sum(source.num_tokens for source in sources.values()) == total
+    assert sum(pa.compute.sum(cells_table(book)["num_tokens"]).as_py() for _ in (0,)) == total
+
+
+def test_a_removed_document_is_in_no_count_sample_or_answer(plain):
+    lab, book = plain
+    victim = next(row for row in samples.samples(lab, book).to_pylist() if row["kind"] == "uniform")
+    amended = book_of(lab, remove_document(lab, book.digest, victim["id"], "test").digest)
+    assert amended.num_tokens == book.num_tokens - victim["num_tokens"]
+    assert victim["id"] not in samples.samples(lab, amended)["id"].to_pylist()
+    assert sum(attributes.source_cells(lab, amended)["num_tokens"].to_pylist()) == amended.num_tokens
+
+
+def test_samples_are_the_nearest_and_the_least_ids_with_their_own_text(plain):
+    lab, book = plain
+    manifest = load_manifest(lab, book.digest)
+    drawn = samples.samples(lab, book).to_pylist()
+    cell = manifest.cells[3]
+    documents = pq.read_table(lab.store / book.digest / cell.shards[0].docs_path).to_pylist()
+    nearest = [row["id"] for row in drawn if row["cell"] == cell.name and row["kind"] == "nearest"]
+    assert nearest == [row["id"] for row in sorted(documents, key=lambda row: (-row["domain_cosine"], row["id"]))][: samples.NEAREST]
+    uniform = [row for row in drawn if row["cell"] == cell.name and row["kind"] == "uniform"]
+    assert [row["id"] for row in uniform] == sorted(row["id"] for row in documents)
+    assert all(row["source_id"] == f"page {row['text'][:30]}" for row in uniform)
+
+
+@pytest.mark.parametrize("topic", ["telescope", "Oven recipe", "the galaxy", "butter comet oven", "nothing-like-this"])
+def test_a_search_says_what_a_scan_of_all_samples_says(plain, topic):
+    lab, book = plain
+    answer = search.search(search.index(lab, book), topic)
+    wanted, cells = set(words_of(topic)), {cell.name: cell for cell in book.cells}
+    sampled, matched, hits = Counter(), Counter(), 0
+    for row in samples.samples(lab, book).to_pylist():
+        if row["kind"] == "uniform":
+            sampled[row["cell"]] += row["num_tokens"]
+            if wanted <= set(words_of(row["text"])):
+                matched[row["cell"]] += row["num_tokens"]
+                hits += 1
+    tokens = {name: cell.num_tokens * matched[name] / sampled[name] for name, cell in cells.items() if sampled[name]}
+    assert answer.num_matched == hits
+    np.testing.assert_allclose(answer.share, sum(tokens.values()) / book.num_tokens)
+    if hits:
+        best = sum(part for name, part in tokens.items() if cells[name].quality == 4) / sum(tokens.values())
+        np.testing.assert_allclose(answer.qualities[4], best)
+        np.testing.assert_allclose(sum(answer.qualities), 1)
+
+
+def test_names_and_contrast_terms_are_searched_and_an_empty_topic_is_refused(plain):
+    lab, book = plain
+    folder = search.index(lab, book)
+    assert [hit.domain for hit in search.search(folder, "cooking").domains if hit.named] == ["cooking"]
+    with pytest.raises(DataError, match="no word"):
+        search.search(folder, " ?! ")
+
+
+def test_enrichment_is_the_share_given_the_domain_over_the_share(plain):
+    _, book = plain
+    domain = book.domains[0]
+    given = book.grid[domain][4] / sum(book.grid[domain])
+    np.testing.assert_allclose(book.enrichment(domain, 4), given / (book.qualities[4] / book.num_tokens))
+
+
+def test_an_untouched_mixture_reads_every_cell_equally_often_and_factors_move_it(plain):
+    lab, book = plain
+    sources = attributes.sources_of(lab, book)
+    once = mixture.outcome(book, [mixture.Phase(1.0, mixture.proportional(book))], 3 * book.num_tokens, sources)
+    np.testing.assert_allclose(list(once.exposure.values()), 3)
+    np.testing.assert_allclose(sum(once.sources.values()), 3 * book.num_tokens)
+    weights = mixture.scaled(book, {"q4": 0, "cooking": 2})
+    assert not any(name.endswith("/q4") for name in weights)
+    np.testing.assert_allclose(sum(weights.values()), 1)
+    tilted = mixture.outcome(
+        book, [mixture.Phase(0.5, weights), mixture.Phase(0.5, mixture.proportional(book))], 20 * book.num_tokens, sources
+    )
+    assert tilted.over_cap
+    np.testing.assert_allclose(sum(tilted.sources.values()), 20 * book.num_tokens)
+    with pytest.raises(PlatformError, match="no cell, domain or quality"):
+        mixture.scaled(book, {"nowhere": 1})
+
+
+def test_pairs_carry_both_texts_and_reviews_become_rates(plain):
+    lab, book = plain
+    found = decisions.pairs(lab, book)
+    removed = [pair for pair in found if pair.kind == decisions.REMOVED]
+    assert len(removed) >= 6
+    assert all(pair.row["text"] and pair.row["kept_text"] for pair in found)
+    answers = iter(["x\n", "s\n", "d\n", "u\n", "s\n", ""])
+    shown = []
+    done = review.go_through(lab, book, kind="removed", most=10, reviewer="ann", read=lambda: next(answers), show=shown.append)
+    assert done == 4
+    rate = decisions.rates(lab, book)["removed"]
+    assert (rate.num_reviewed, rate.num_wrong) == (3, 1)
+    assert rate.low < 1 / 3 < rate.high
+    again = review.go_through(lab, book, kind="removed", most=10, reviewer="ann", read=lambda: "q", show=shown.append)
+    assert again == 0
+    assert f"1 of {len(removed) - 4}" in "".join(shown[-2:])
+    for pair in removed:
+        decisions.review(lab, book, pair, "same", "bob")
+    split = decisions.rates(lab, book)["removed"]  # ann's "different" against bob's "same" is a tie and does not count
+    assert (split.num_reviewed, split.num_wrong) == (len(removed) - 1, 0)
+
+
+def test_the_words_that_differ_are_marked_and_nothing_else():
+    left, right = marked("The cat sat on a mat.", "The dog sat on a <mat>.")
+    assert left == "The <mark>cat</mark> sat on a mat."
+    assert right == "The <mark>dog</mark> sat on a &lt;mat&gt;."
+    assert differing("a b b c", "c d") == (["a", "b"], ["d"])
+
+
+@pytest.mark.parametrize("size", [0, 1, 7000])
+def test_marks_cope_with_empty_and_long_texts(size):
+    rng = random.Random(size)
+    words = [rng.choice("abcdefg") for _ in range(size)]
+    left, right = marked(" ".join(words), " ".join([*words, "new"]))
+    assert "<mark>" not in left
+    assert right.endswith("<mark>new</mark>") or size == 0
+
+
+def test_a_dropped_document_is_explained_by_the_one_that_holds_it(plain):
+    lab, book = plain
+    pair = next(pair for pair in decisions.pairs(lab, book) if pair.kind == decisions.REMOVED)
+    gone = explain(lab, book.digest, pair.id)
+    assert gone["in_store"] is False
+    assert gone["decisions"][0]["kept_id"] == pair.row["kept_id"]
+    assert gone["text"] == pair.row["text"]
+    kept = explain(lab, book.digest, pair.row["kept_id"])
+    assert kept["in_store"] is True
+    assert pair.id in kept["holds"]
+    with pytest.raises(DataError):
+        explain(lab, book.digest, "zz")
+
+
+def test_token_counts_have_one_row_a_source_and_every_file_s_columns_are_explained(plain):
+    lab, book = plain
+    counts = token_counts(lab, book).to_pylist()
+    assert sum(row["tokens"] for row in counts) == book.num_tokens
+    assert counts[0]["category"] == "prose"
+    assert counts[0]["category_stated"] is False
+    for one in downloads(lab, book):
+        assert set(one.columns()) <= set(COLUMNS), one.name
+        assert one.content()
+
+
+def test_every_page_is_made_and_hostile_text_stays_text(made):
+    lab, _ = made
+    for one in pages.pages(read_lab(lab, PLANNER)):
+        content = "".join(str(piece) for piece in one.content(Desk(one.path)))
+        assert "<script" not in content, one.path
+        assert "<b id" not in content, one.path
+        assert "\u202e" not in content, one.path
+
+
+def test_addresses_are_plain_and_no_two_names_share_one():
+    names = ["law", "Law", "law!", "../../etc", "a/b", "a-b", "a b", "", "ü", "x" * 300, "\u202eabc"]
+    slugs = [address.slug(name) for name in names]
+    assert len(set(slugs)) == len(names)
+    assert all("/" not in slug and ".." not in slug and len(slug) < 90 and slug for slug in slugs)
+
+
+def test_a_store_without_its_files_still_has_its_numbers_and_a_lost_shard_is_one_line(made, tmp_path):
+    lab, digests = made
+    bare = Lab(tmp_path)
+    bare.manifests.mkdir(parents=True)
+    manifest = lab.manifests / f"{digests['plain']}.json"
+    (bare.manifests / manifest.name).write_bytes(manifest.read_bytes())
+    made_pages = {one.path.split("/")[-1]: one for one in pages.pages(read_lab(bare, PLANNER))}
+    content = "".join(str(piece) for piece in made_pages["index.html"].content(Desk("data/x/index.html")))
+    assert f"{book_of(bare, digests['plain']).num_tokens:,}" in content
+    with pytest.raises(DataError, match="cannot be read"):
+        attributes.source_cells(bare, book_of(bare, digests["plain"]))
+
+
+def test_flags_name_sources_that_are_uninformative_or_gone():
+    cells = [
+        {"name": f"d/q{q}", "domain": "d", "quality": q, "num_tokens": 1000 * (q == 2), "num_documents": 300 * (q == 2)} for q in range(5)
+    ]
+    sources = [
+        {"name": "flat", "licence": "CC0", "revision": "1", "num_documents_in": 300, "num_documents": 300, "num_tokens": 1000},
+        {"name": "gone", "licence": "unstated", "revision": "1", "num_documents_in": 300, "num_documents": 0, "num_tokens": 0},
+    ]
+    steps = [{"name": "fuzzy_dedup", "identity": "x", "report": {"removed_share": {"gone": 0.99}}}]
+    book = attributes.book_of_manifest("0" * 64, {"name": "n", "cells": cells, "sources": sources, "steps": steps})
+    view = attributes.SourceView("flat", sources[0], {"d/q2": (300, 1000)}, 1000, 300, 0.5, 0.0, ())
+    assert any("uninformative quality" in flag for flag in attributes._flags(view, book, 0.0))
+    empty = attributes.SourceView("gone", sources[1], {}, 0, 0, 0.0, 0.0, ())
+    flags = attributes._flags(empty, book, 0.99)
+    assert any("all duplicates" in flag for flag in flags)
+    assert any("licence" in flag for flag in flags)
+
+
+def test_the_browser_finds_words_on_the_same_shelves():
+    """Values of FNV-1a modulo 256 worked out by hand for the empty string and "a"; the script has the same function."""
+    assert search.shelf("") == f"{0x811C9DC5 % 256:02x}"
+    assert search.shelf("a") == f"{((0x811C9DC5 ^ 0x61) * 0x01000193 & 0xFFFFFFFF) % 256:02x}"
+    assert len(json.dumps(search.SHELVES)) > 256
