@@ -98,13 +98,15 @@ def test_html_keeps_the_prose_and_loses_the_navigation():
 
 
 def test_the_cap_bounds_what_is_read_and_the_choice_does_not_depend_on_the_order_of_the_archive(tmp_path):
-    item = DebianSource(source="made", package="made-doc", licence="MIT", member=r".*\.txt", reading="text", domain_hint="tests")
+    item = DebianSource(
+        source="made", package="made-doc", licence="MIT", member=r".*\.txt", reading="text", domain_hint="tests", cap_bytes=2_000
+    )
     files = {f"usr/{number}.txt": f"text number {number} ".encode() * 10 for number in range(40)}
-    forward = gathering._read(deb(tmp_path / "a_1_all.deb", files), item, 2_000)
-    backward = gathering._read(deb(tmp_path / "b_1_all.deb", dict(reversed(files.items()))), item, 2_000)
+    forward = gathering._read(deb(tmp_path / "a_1_all.deb", files), item, item.cap_bytes)
+    backward = gathering._read(deb(tmp_path / "b_1_all.deb", dict(reversed(files.items()))), item, item.cap_bytes)
     assert forward == backward and 1_000 < sum(len(text) for _, text in forward) <= 2_000
     with pytest.raises(SourceError, match="holds no text for made"):
-        gathering._read(deb(tmp_path / "c_1_all.deb", {"usr/bin": b"x"}), item, 2_000)
+        gathering._read(deb(tmp_path / "c_1_all.deb", {"usr/bin": b"x"}), item, item.cap_bytes)
 
 
 def test_without_apt_the_way_out_is_named(tmp_path, monkeypatch):

@@ -25,12 +25,16 @@ class DebianSource:
     reading: Reading
     domain_hint: str
     """What a person would call it."""
-    cap_bytes: int = 12_000_000
+    cap_bytes: int
     """Text taken at most; documents are taken in an order that mixes the package's folders."""
 
 
-def _of(source: str, package: str, licence: str, member: str, reading: Reading, domain_hint: str) -> DebianSource:
-    return DebianSource(source=source, package=package, licence=licence, member=member, reading=reading, domain_hint=domain_hint)
+def _of(
+    source: str, package: str, licence: str, member: str, reading: Reading, domain_hint: str, cap_bytes: int = 12_000_000
+) -> DebianSource:
+    return DebianSource(
+        source=source, package=package, licence=licence, member=member, reading=reading, domain_hint=domain_hint, cap_bytes=cap_bytes
+    )
 
 
 _DOC = "usr/share/doc/"
@@ -91,8 +95,8 @@ DEBIAN: tuple[DebianSource, ...] = (
     _of("cpp-reference", "cppreference-doc-en-html", "CC-BY-SA-3.0 and GFDL", r"usr/share/.*/en/.*\.html", "html", "C++"),
     _of("gnome-help", "gnome-user-docs", "CC-BY-SA-3.0", r"usr/share/help/C/.*\.page", "markup", "desktop help"),
     _of("libreoffice-help", "libreoffice-help-en-us", "MPL-2.0", r"usr/share/libreoffice/help/en-US/.*\.html", "html", "desktop help"),
-    _of("gcide-dictionary", "dict-gcide", "GPL-3+", r"usr/share/dictd/.*\.dict\.dz", "dictd", "dictionary"),
-    _of("wordnet-dictionary", "dict-wn", "WordNet", r"usr/share/dictd/.*\.dict\.dz", "dictd", "dictionary"),
+    _of("gcide-dictionary", "dict-gcide", "GPL-3+", r"usr/share/dictd/.*\.dict\.dz", "dictd", "dictionary", 40_000_000),
+    _of("wordnet-dictionary", "dict-wn", "WordNet", r"usr/share/dictd/.*\.dict\.dz", "dictd", "dictionary", 40_000_000),
     _of("foldoc-dictionary", "dict-foldoc", "GFDL", r"usr/share/dictd/.*\.dict\.dz", "dictd", "dictionary of computing"),
     _of("jargon-file", "dict-jargon", "public domain", r"usr/share/dictd/.*\.dict\.dz", "dictd", "dictionary of computing"),
     _of("anarchist-faq", "anarchism", "GPL-2", _DOC + r"anarchism/html/.*\.html", "html", "political essays"),
