@@ -54,7 +54,7 @@ def unnoticed(content: bytes, every: int) -> list[tuple[int, int]]:
         pair = line + (lines[seq + 1] if seq + 1 < len(lines) else b"")
         assert not verifier.check_chain(pair, seq, prev)[1]
         for place in range((-start) % every, len(line), every):
-            for byte in {*(line[place] ^ value for value in VALUES), NEWLINE} - {line[place]}:
+            for byte in {line[place] ^ VALUES[place % len(VALUES)], NEWLINE} - {line[place]}:
                 edited = pair[:place] + bytes([byte]) + pair[place + 1 :]
                 if not verifier.check_chain(edited, seq, prev)[1]:
                     found.append((start + place, byte))

@@ -118,6 +118,26 @@ def anchor(
     print(stamp(lab_at(lab), time_stamp) if time_stamp else tag(lab_at(lab), sign=sign))
 
 
+@app.command(epilog="Example: forerun publish anchors --roots authority.pem")
+def anchors(
+    roots: Annotated[Path | None, typer.Option(help="PEM file of the time-stamp authorities' root certificates.")] = None,
+    lab: LabOption = HERE,
+    as_json: JsonOption = False,
+) -> int:
+    """Hold every anchor against the ledger as it is now. Exit code 1 when one does not fit."""
+    from forerun.publish.anchor import check_anchors
+
+    found = check_anchors(lab_at(lab), roots=roots)
+    if as_json:
+        print_json(found)
+    else:
+        print(
+            "\n".join(f"{'holds' if one.holds else 'BROKEN'}  {one.name}  {one.time or 'no time'}  {one.why}" for one in found)
+            or "no anchors"
+        )
+    return 0 if all(one.holds for one in found) else 1
+
+
 @app.command(epilog="Example: forerun publish calibration --json")
 def calibration(lab: LabOption = HERE, as_json: JsonOption = False) -> None:
     """How often the lab's 50% and 90% intervals held, with Wilson intervals."""
