@@ -1,6 +1,6 @@
 """The published drop fractions of the 535B run and its relatives, and what the simulator says of each. Never imports JAX.
 
-Three rows fitted the three constants of `simulate.Behaviour` (`benchmarks/parallel/fit_routing.py`); all others are predictions.
+Four rows fitted the four constants of `simulate.Behaviour` (`benchmarks/parallel/fit_routing.py`); all others are predictions.
 Numbers: the run's public issues, collected in design note 0081.
 """
 
@@ -37,19 +37,24 @@ class Compared:
 
 
 RACK = Scenario(num_experts=384, top_k=8, shards=64, groups=1, rule="ragged")
-CELLS = Scenario(num_experts=128, top_k=4, shards=64, groups=1, rule="fixed_cells", capacity_factor=1.0)
+CELLS = Scenario(num_experts=128, top_k=4, shards=64, groups=1, rule="fixed_cells", capacity_factor=1.0, early=True)
 
 PUBLISHED: tuple[Measured, ...] = (
     Measured(what="ragged, one rack, 4K", drop_fraction=1.86e-4, scenario=RACK, role="fitted"),
     Measured(what="ragged, one rack, 8K", drop_fraction=8.29e-4, scenario=replace(RACK, seq_len=8192)),
     Measured(what="ragged, one rack, 16K", drop_fraction=2.94e-3, scenario=replace(RACK, seq_len=16_384), role="fitted"),
     Measured(what="ragged, 11 racks, 4K", drop_fraction=9.1e-5, scenario=replace(RACK, groups=11)),
-    Measured(what="pooled waves, 11 racks, 4K", drop_fraction=0.03, scenario=replace(RACK, groups=11, rule="sender_receiver")),
+    Measured(
+        what="pooled waves, 11 racks, 4K",
+        drop_fraction=0.03,
+        scenario=replace(RACK, groups=11, rule="sender_receiver"),
+        role="fitted",
+    ),
     Measured(
         what="pooled waves 1.05 / 1.33, one rack",
         drop_fraction=0.0241,
-        scenario=replace(RACK, rule="sender_receiver", sender_factor=1.05, capacity_factor=1.33),
-        note="steps 150 to 199: routing hardly formed",
+        scenario=replace(RACK, rule="sender_receiver", sender_factor=1.05, capacity_factor=1.33, early=True),
+        note="steps 150 to 199",
     ),
     Measured(what="fixed cells 1.0, 128 experts", drop_fraction=0.0723, scenario=CELLS),
     Measured(what="fixed cells 1.125, 128 experts", drop_fraction=0.0540, scenario=replace(CELLS, capacity_factor=1.125)),
@@ -64,7 +69,7 @@ PUBLISHED: tuple[Measured, ...] = (
     Measured(
         what="fixed cells, 4K to 65K",
         drop_fraction=0.40,
-        scenario=replace(CELLS, seq_len=65_536),
+        scenario=replace(CELLS, seq_len=65_536, early=False),
         note="'about 40%'; experts and factor not published, taken as 128 and 1.0",
     ),
 )

@@ -30,12 +30,14 @@ RAGGED_CHUNKS = 2  # derived: the original's ragged transport gives each half of
 class Behaviour:
     """How routing behaves; the defaults are fitted, see design note 0081."""
 
-    specialisation: float = 3.0
+    specialisation: float = 2.7
     """Variance over mean squared of one document's wish for one of 384 experts; proportional to the number of experts."""
-    unevenness: float = 0.05
-    """Standard deviation over mean of an expert's popularity that balancing leaves, for one of 384 experts; root-proportional to them."""
-    contrast: float = 1.0
+    contrast: float = 0.7
     """Spread between layers: standard deviation of the logarithm of their specialisation."""
+    unevenness: float = 0.06
+    """Standard deviation over mean of an expert's popularity that balancing leaves, the same for all senders."""
+    early_unevenness: float = 0.22
+    """The same in the first few hundred steps, while routing is forming."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,8 @@ class Scenario:
     rule: Rule = "sender_receiver"
     capacity_factor: float = 1.15
     sender_factor: float = 1.15
+    early: bool = False
+    """In the first few hundred steps."""
 
     def __post_init__(self) -> None:
         for name in ("num_experts", "top_k", "shards", "groups", "seq_len", "tokens_per_shard", "document_tokens"):
@@ -209,7 +213,7 @@ def _loads(scenario: Scenario, behaviour: Behaviour, rng: np.random.Generator) -
     load = rng.gamma(documents / specialisation, specialisation / documents, (scenario.shards, scenario.num_experts))
     everywhere = documents * scenario.shards * scenario.groups
     before = rng.gamma(everywhere / specialisation, specialisation / everywhere, scenario.num_experts)
-    uneven = behaviour.unevenness * granularity**0.5
+    uneven = behaviour.early_unevenness if scenario.early else behaviour.unevenness
     popularity = rng.lognormal(-(uneven**2) / 2, uneven, scenario.num_experts) / np.maximum(before, 1e-3)
     load *= popularity / popularity.mean()
     load /= np.maximum(load.mean(1, keepdims=True), 1e-12)

@@ -80,7 +80,9 @@ def rank_within(group: Int[Array, "T K"], num_groups: int) -> Int[Array, "T K"]:
 def room(num_valid: Int[Array, ""], factor: float, parts: int, num_assignments: int) -> Int[Array, ""]:
     """Rows one of `parts` may hold: its share of the valid assignments times the factor, at most what its buffer holds of all.
 
-    Computed in float32, whose rounding can pass the whole number that Python finds for the buffer: hence the clip.
+    With padding it is computed in float32, whose rounding can pass the whole number that Python finds for the buffer: hence the
+    clip, and the slack, which costs a row in a million.
     """
-    exact = num_valid.astype(jnp.float32) * jnp.float32(factor / parts)
-    return jnp.clip(jnp.ceil(exact * (1 - ROUNDING)).astype(jnp.int32), 1, rows_within(num_assignments, factor, parts))
+    buffer = rows_within(num_assignments, factor, parts)
+    share = jnp.ceil(num_valid.astype(jnp.float32) * jnp.float32(factor / parts * (1 - ROUNDING))).astype(jnp.int32)
+    return jnp.where(num_valid == num_assignments, buffer, jnp.clip(share, 1, buffer))

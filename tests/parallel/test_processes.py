@@ -1,0 +1,115 @@
+"""Real operating-system processes with collectives between them train what one process trains."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from mesh_runs import MODEL
+from tiny_runs import lab_with_store, tiny_run
+
+from forerun.base.errors import ConfigError
+from forerun.base.files import write_json
+from forerun.parallel.config import MeshConfig, TransportConfig
+from forerun.parallel.processes import join
+from forerun.record.reader import open_run
+from forerun.train.launch import launch
+from forerun.train.loop import train
+
+COMMAND = "from forerun.cli.main import main; main()"
+
+
+@pytest.fixture(scope="module")
+def lab_and_config(tmp_path_factory):
+    lab, manifest = lab_with_store(tmp_path_factory.mktemp("lab"))
+    config = tiny_run(manifest, num_steps=6)
+    config = replace(
+        config,
+        model=replace(MODEL, vocab_size=config.model.vocab_size),
+        mesh=MeshConfig(data=2, expert=2),
+        transport=TransportConfig(kind="fixed_cells", capacity_factor=0.9),
+        eval=replace(config.eval, every_fraction=1.0),
+        checkpoint=replace(config.checkpoint, every_fraction=0.5),
+    )
+    write_json(lab.root / "config.json", config)
+    return lab, config
+
+
+def command(lab, run_id, *options):
+    return [
+        sys.executable,
+        "-c",
+        COMMAND,
+        "train",
+        str(lab.root / "config.json"),
+        "--unregistered",
+        "--lab",
+        str(lab.root),
+        "--run-id",
+        run_id,
+        *options,
+    ]
+
+
+def losses(lab, run_id):
+    return open_run(lab.run(run_id)).series("loss_nats")
+
+
+def test_two_processes_train_what_one_does_and_resume_after_a_kill(lab_and_config):
+    lab, config = lab_and_config
+    train(config, lab, run_id="one", registration=None, quiet=True)
+    whole = command(lab, "two", "--processes", "2")
+    first = subprocess.Popen([*whole, "--stop-at-step", "6"], env=os.environ)
+    half = lab.run("two") / "checkpoints" / "000000003" / "checkpoint.json"
+    deadline = time.monotonic() + 600
+    while not half.exists() and first.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    first.send_signal(signal.SIGKILL)  # its children must notice and let go of the journals
+    first.wait()
+    ended = subprocess.run(whole, env=os.environ, capture_output=True, text=True, check=False, timeout=600)
+    assert ended.returncode == 0, ended.stderr
+    assert "two  6 steps" in ended.stdout
+    ours, theirs = losses(lab, "two"), losses(lab, "one")
+    assert ours.step.tolist() == theirs.step.tolist() == [1, 2, 3, 4, 5, 6]
+    np.testing.assert_allclose(ours.value, theirs.value, atol=1e-5)
+    record = open_run(lab.run("two"))
+    assert record.events("start")[0]["processes"] == 2 and record.writers() == [0, 1]
+    dropped = [sum(event["dropped_by_layer"]) for event in record.events("drops")]
+    assert dropped and all(count > 0 for count in dropped)
+
+
+@pytest.mark.slow
+def test_four_processes_under_an_external_launcher_train_what_one_does(lab_and_config):
+    lab, config = lab_and_config
+    train(config, lab, run_id="alone", registration=None, quiet=True)
+    environment = os.environ | {"JAX_COORDINATOR_ADDRESS": "127.0.0.1:47613", "JAX_NUM_PROCESSES": "4"}
+    environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=1"
+    started = [subprocess.Popen(command(lab, "four"), env=environment | {"JAX_PROCESS_ID": str(number)}) for number in range(4)]
+    assert [child.wait(timeout=900) for child in started] == [0, 0, 0, 0]
+    np.testing.assert_allclose(losses(lab, "four").value, losses(lab, "alone").value, atol=1e-5)
+
+
+def test_processes_that_cannot_share_the_mesh_are_refused():
+    with pytest.raises(ConfigError, match="--processes must divide the 4 devices"):
+        launch(["train"], 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"JAX_COORDINATOR_ADDRESS": "127.0.0.1:1", "JAX_NUM_PROCESSES": "2"}, "go together"),
+        ({"JAX_COORDINATOR_ADDRESS": "127.0.0.1:1", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "2"}, "must lie in 0..1, got 2"),
+        ({"JAX_COORDINATOR_ADDRESS": "127.0.0.1:1", "JAX_NUM_PROCESSES": "two", "JAX_PROCESS_ID": "0"}, "must be a whole number"),
+    ],
+)
+def test_a_contradictory_environment_is_one_line(environment, message):
+    with pytest.raises(ConfigError, match=message):
+        join(environment)
+    join({})  # nothing to join: one process

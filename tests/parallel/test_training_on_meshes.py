@@ -1,0 +1,104 @@
+"""The same training on every mesh and transport: losses, norms, drops, checkpoints that know no mesh."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from mesh_runs import losses, run_config, trained
+
+from forerun.base.errors import ConfigError
+from forerun.optim.paths import named_leaves
+from forerun.parallel.config import MeshConfig, TransportConfig
+from forerun.parallel.mesh import build_mesh
+from forerun.parallel.transports import TRANSPORTS
+from forerun.train.checkpoint import Checkpoints
+from forerun.train.drops import DropCount
+from forerun.train.loop import mesh_of
+from forerun.train.state import shardings_of, state_shapes
+
+MESH = MeshConfig(replica=2, data=2, expert=2)
+TIGHT = TransportConfig(capacity_factor=0.8, sender_factor=0.9, num_waves=2)
+
+
+@pytest.fixture(scope="module")
+def dropping():
+    """Fifty steps with drops, and the reports."""
+    return trained(run_config(MESH, replace(TIGHT, kind="all_gather")), 50)
+
+
+def test_sharded_training_follows_one_device_over_twenty_steps():
+    _, alone = trained(run_config(), 20)
+    _, spread = trained(run_config(MESH, TransportConfig(kind="pooled_wave", sender_factor=0.7)), 20)
+    np.testing.assert_allclose(losses(spread), losses(alone), atol=1e-5)  # float32 sums in another order
+    for name in ("total", "routed", "attention"):
+        ours, theirs = ([float(report.grad_norm[name]) for report in reports] for reports in (spread, alone))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3)
+    assert all(int(report.dropped.sum()) == 0 for report in spread)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["pooled_wave", *(pytest.param(kind, marks=pytest.mark.slow) for kind in TRANSPORTS if kind not in ("pooled_wave", "all_gather"))],
+)
+def test_switching_the_transport_leaves_fifty_steps_of_training_unchanged(dropping, kind):
+    _, expected = dropping
+    assert sum(int(report.dropped.sum()) for report in expected) > 100
+    _, reports = trained(run_config(MESH, replace(TIGHT, kind=kind)), 50)
+    np.testing.assert_allclose(losses(reports), losses(expected), atol=1e-5)
+    for ours, theirs in zip(reports, expected, strict=True):
+        np.testing.assert_array_equal(ours.dropped, theirs.dropped)
+        np.testing.assert_array_equal(ours.dropped_by_sequence, theirs.dropped_by_sequence)
+
+
+@pytest.mark.slow
+def test_the_original_rule_gives_every_transport_the_same_training_too():
+    first, *others = [
+        trained(run_config(MESH, replace(TIGHT, kind=kind, drop_rule="sender_receiver")), 50)[1]
+        for kind in ("pooled_wave", "ragged", "local")
+    ]
+    for other in others:
+        np.testing.assert_allclose(losses(other), losses(first), atol=1e-5)
+
+
+def test_a_checkpoint_goes_on_under_another_mesh(dropping, tmp_path):
+    state, _ = dropping
+    config = run_config(MESH)
+    checkpoints = Checkpoints(tmp_path, config_digest="c")
+    checkpoints.save(state, 50)
+    shapes, other = state_shapes(config), build_mesh(MeshConfig(expert=4))
+    restored = checkpoints.restore_newest(shapes, shardings_of(shapes, other))
+    alone = checkpoints.restore_newest(shapes)
+    assert restored is not None and alone is not None
+    for before, after, single in zip(*(named_leaves(tree).values() for tree in (state, restored.state, alone.state)), strict=True):
+        np.testing.assert_array_equal(before, after)
+        np.testing.assert_array_equal(before, single)
+    experts = restored.state.params["layers"][0]["feed_forward"]["experts"]["w_up"]
+    assert experts.sharding.mesh.shape["expert"] == 4 and experts.addressable_shards[0].data.shape[0] == 2
+
+
+def test_drops_are_told_by_sender_expert_layer_and_position_in_64_bits(dropping):
+    _, reports = dropping
+    count = DropCount(run_config(MESH, TIGHT))
+    for report in reports:
+        count.add(report)
+    fields = count.take()
+    total = sum(int(report.dropped.sum()) for report in reports)
+    for place in ("layer", "expert", "sender", "position"):
+        dropped, valid = (np.array(fields[f"{kind}_by_{place}"]) for kind in ("dropped", "valid"))
+        assert dropped.sum() == total and (dropped <= valid).all()
+        assert valid.sum() == sum(int(report.load.sum()) for report in reports)
+    assert len(fields["dropped_by_sender"]) == 8 and len(fields["dropped_by_position"]) == 8
+    big = reports[0]._replace(load=np.full((1, 8), 2**31 - 1, np.int32), dropped=np.full((1, 8), 2**31 - 1, np.int32))
+    count.add(big)
+    count.add(big)
+    assert sum(count.take()["dropped_by_expert"]) == 16 * (2**31 - 1)
+
+
+def test_ids_that_rows_cannot_carry_are_refused_before_anything_compiles():
+    config = run_config(MeshConfig(), TransportConfig(kind="pooled_wave"), compute_dtype="bfloat16")
+    wide = replace(config, model=replace(config.model, num_experts=256))
+    with pytest.raises(ConfigError, match="at most 255, got 256"):
+        mesh_of(wide)
+    assert mesh_of(config) is None
