@@ -67,7 +67,7 @@ class Answer:
 
 
 def index(lab: Lab, book: Book) -> Path:
-    """The folder of the index; made once."""
+    """The folder of the index; made once, and whole when its head is there."""
     folder = made_folder(lab, book) / FOLDER
     if (folder / HEAD).exists():
         return folder
@@ -91,9 +91,8 @@ def index(lab: Lab, book: Book) -> Path:
     with storage_errors(folder):
         (folder / "words").mkdir(parents=True, exist_ok=True)
         for name in SHELVES:
-            write_atomic(
-                folder / "words" / f"{name}.json", json.dumps(shelves.get(name, {}), separators=(",", ":"), ensure_ascii=False).encode()
-            )
+            words = json.dumps(shelves.get(name, {}), separators=(",", ":"), ensure_ascii=False)
+            (folder / "words" / f"{name}.json").write_bytes(words.encode("utf-8", "replace"))  # whole once the head is there, written last
     write_atomic(folder / STARTS, json.dumps(_starts(rows), separators=(",", ":")).encode())
     write_atomic(folder / HEAD, json.dumps(_head(book, rows) | {"common": sorted(common)}, separators=(",", ":")).encode())
     return folder
