@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from forerun.dashboard.lab_files import Planner
 from forerun.demo.corpus.evals import eval_items
 from forerun.demo.corpus.gather import RECIPES, gather
 from forerun.demo.promise import promise_text
+from forerun.demo.report import write_report
 from forerun.demo.settings import DemoSettings
 from forerun.ladder.answer import Forecast
 from forerun.ladder.family import target_of, total_compute
@@ -91,8 +93,13 @@ def run_demo(lab: Lab, settings: DemoSettings, *, corpus: str, say: Callable[[st
     clock.part("ladder", lambda: _ladder(lab, rungs))
     promised: Forecast = clock.part("forecast", lambda: _forecast(lab, rungs, big, say))
     registration: Registration = clock.part("register", lambda: _register(lab, big, promised, share, say))
+    report = functools.partial(
+        write_report, lab.experiments / EXPERIMENT / "report.md", big, promised, share, quick=settings.quick, registration=registration.id
+    )
+    report()
     clock.part("train", lambda: _train(lab, big, registration, promised, rungs, say))
     verdict: Verdict = clock.part("verdict", lambda: _verdict(lab, registration, say))
+    report(verdict=verdict)
     site = lab.root / "site"
     clock.part("site", lambda: build_site(lab, site, Planner(plan=plan_of, planned=planned_of, inputs=page_inputs())))
     return Outcome(verdict, site, clock.seconds, share)
@@ -129,7 +136,6 @@ def _register(lab: Lab, big: Any, promised: Forecast, share: float, say: Callabl
     folder = lab.experiments / EXPERIMENT
     if not (folder / "experiment.toml").exists():
         write_atomic(folder / "experiment.toml", promise_text(big, promised, share).encode())
-        write_atomic(folder / "report.md", b"# One size up\n\nSee the verdict on the site; `forerun verdict 001` prints it.\n")
     registration = register(lab, folder, msgspec.to_builtins(big))
     say(f"   promise {registration.id} in {lab.ledger}")
     return registration
