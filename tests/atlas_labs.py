@@ -61,7 +61,7 @@ def _data_set(lab: Lab, name: str, words: str, per_cell: int, seed: int) -> str:
     gone = set(removed["id"].to_pylist())
     _keep(lab, seed, "fuzzy_dedup", decisions=removed, pairs=evidence.pairs(before, removed, MinHashConfig(), SurvivorConfig()))
     hit = documents[-1]
-    row = {"id": hit["id"], "item": "gpqa/7", "item_share": 0.75, "document_share": 0.25, "matched_grams": 9}
+    row = {"id": hit["id"], "item": "gpqa/7", "item_share": 0.75, "paragraph_share": 0.25, "matched_grams": 9}
     flagged, items = pa.Table.from_pylist([row]), pa.table({"id": ["gpqa/7"], "text": [f"A question {words} about a {hit['text'][:200]}"]})
     contaminated = flagged.append_column("source", pa.array([source]))
     _keep(lab, seed, "decontaminate", contaminated=contaminated, hits=evidence.hits(before, flagged, items))

@@ -5,15 +5,19 @@ import random
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from atlas_labs import HOSTILE, data_lab
+from atlas_labs import FILLER, HOSTILE, data_lab
 from forerun.base.errors import DataError, PlatformError
 from forerun.base.lab import Lab
 from forerun.curate.history import explain
+from forerun.curate.ingest.source import SourceFile
 from forerun.curate.remove import remove_document
-from forerun.dashboard.atlas import address, attributes, decisions, mixture, pages, review, samples, search
+from forerun.curate.store import held_out_mask, write_store
+from forerun.curate.text.pipeline import TextConfig, clean
+from forerun.dashboard.atlas import address, attributes, decisions, mixture, pages, review, samples, search, source_page
 from forerun.dashboard.atlas.book import Book, book_of, book_of_manifest
 from forerun.dashboard.atlas.difference import differing, marked
 from forerun.dashboard.atlas.downloads import COLUMNS, cells_table, downloads, token_counts
@@ -21,6 +25,7 @@ from forerun.dashboard.atlas.text import words_of
 from forerun.dashboard.desk import Desk
 from forerun.dashboard.lab_files import Planner, read_lab
 from forerun.loader.manifest import load_manifest
+from token_stores import spec
 
 PLANNER = Planner(plan=lambda config: {}, planned=lambda config: {}, inputs={})
 
@@ -243,3 +248,33 @@ def test_the_browser_finds_words_on_the_same_shelves():
     assert search.shelf("") == f"{0x811C9DC5 % 256:02x}"
     assert search.shelf("a") == f"{((0x811C9DC5 ^ 0x61) * 0x01000193 & 0xFFFFFFFF) % 256:02x}"
     assert len(json.dumps(search.SHELVES)) > 256
+
+
+def test_a_source_s_documents_are_accounted_for_by_reason_to_the_last_one(tmp_path):
+    """Through the real pipeline: read = dropped by each reason + held out + in the training cells."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    rng = random.Random(1)
+    texts = [" ".join(rng.choice(FILLER) for _ in range(80)) + f" {index}" for index in range(60)]
+    texts += [texts[3] + " and some more", texts[4] + " and some more", texts[5], "short"]
+    (folder / "made.jsonl").write_text("".join(json.dumps({"id": str(number), "text": text}) + "\n" for number, text in enumerate(texts)))
+    lab = Lab(tmp_path / "lab")
+    cleaned = clean(lab, [SourceFile(name="made", path=str(folder / "made.jsonl"))], TextConfig(held_out_fraction=0.1), quiet=True)
+    kept = [row for path in cleaned.partitions for row in pq.read_table(path).to_pylist()]
+    ids = pa.array([row["id"] for row in kept])
+    held = np.asarray(held_out_mask(ids, 0.1))
+    documents = [
+        {"id": row["id"], "source": "made", "source_id": row["source_id"], "domain": "d", "quality": 2, "held_out": bool(out)}
+        | {"num_bytes": 9, "tokens": [1, 2, 3]}
+        for row, out in zip(kept, held)
+    ]
+    manifest = write_store(lab, documents, spec(sources=cleaned.sources, steps=cleaned.steps))
+    book = book_of(lab, manifest.digest)
+    source = attributes.sources_of(lab, book)["made"]
+    reasons = {reason: counts["made"] for reason, counts in source_page.dropped(lab, book).items()}
+    assert reasons == {"near_duplicate": 2, "exact_duplicate": 1, "too_short": 1}
+    assert sum(reasons.values()) + int(held.sum()) + source.num_documents == len(texts)
+    page = "".join(str(piece) for piece in source_page.content(lab, book, source, Desk("data/x/sources/made.html")))
+    assert "reasons whose folders" not in page
+    first = decisions.pairs(lab, book)[0]
+    assert explain(lab, manifest.digest, first.id)["decisions"][0]["reason"] == "near_duplicate"

@@ -139,6 +139,7 @@ def contamination_content(lab: Lab, book: Book, desk: Desk) -> list[Piece]:
     ]
     if rows:
         parts.append(table(["evaluation", desk.term("documents", "num_documents")], rows, caption="By evaluation"))
+    parts += _recall(book)
     for name, hits in sorted(by_eval.items()):
         parts.append(tag("details", tag("summary", f"{name}: {len(hits)} shown"), *(_hit(row) for row in hits)))
     return parts
@@ -150,15 +151,31 @@ def evaluation_of(item: str) -> str:
     return name if separator else "held-out documents"
 
 
+SHARES = (("item_share", "of the item"), ("paragraph_share", "of the paragraph"), ("document_share", "of the document"))
+
+
 def _hit(row: Mapping[str, Any]) -> Markup:
     left, right = marked(row["text"] or "", row["item_text"] or "")
-    words = f"{row['item_share']:.0%} of the item, {row['document_share']:.0%} of the document, {row['matched_grams']} shared 13-grams"
+    said = [f"{row[name]:.0%} {words}" for name, words in SHARES if row.get(name) is not None] + [f"{row['matched_grams']} shared 13-grams"]
+    also = [item for item in row.get("items") or [] if item != row["item"]]
     return tag(
         "article",
-        paragraph(words, class_="soft"),
+        paragraph(", ".join(said) + (f"; also {', '.join(map(str, also[:5]))}" if also else ""), class_="soft"),
+        *([paragraph("The shared words: ", tag("q", row["excerpt"]))] if row.get("excerpt") else []),
         side_by_side((f"Dropped: {row['source']}", row["id"], left), ("Evaluation item", row["item"], right)),
         class_="document",
     )
+
+
+def _recall(book: Book) -> list[Piece]:
+    """What the step measured about itself: leaks planted on purpose, and how many it found."""
+    planted = book.reports.get("decontaminate", {}).get("planted")
+    rows = [
+        (str(name).replace("_", " "), number(part["planted"], "num_documents"), number(part["found"], "num_documents"))
+        for name, part in (planted.items() if isinstance(planted, Mapping) else ())
+        if isinstance(part, Mapping) and {"planted", "found"} <= set(part)
+    ]
+    return [table(["kind of leak", "planted", "found"], rows, caption="Leaks planted to test the rule")] if rows else []
 
 
 def side_by_side(*sides: tuple[str, str, Markup]) -> Markup:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 
+import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from forerun.base.lab import Lab
 from forerun.dashboard.atlas import address
 from forerun.dashboard.atlas.attributes import SourceView
 from forerun.dashboard.atlas.book import NUM_QUALITIES, Book
-from forerun.dashboard.atlas.decisions import evidence, step_folder
+from forerun.dashboard.atlas.decisions import IDENTITY_DIGITS
 from forerun.dashboard.atlas.overview import navigation
 from forerun.dashboard.desk import Desk
 from forerun.dashboard.html import Markup, Piece, table, tag
@@ -60,33 +63,43 @@ def content(lab: Lab, book: Book, source: SourceView, desk: Desk) -> list[Piece]
 
 
 def dropped(lab: Lab, book: Book) -> dict[str, Counter[str]]:
-    """Step and reason to documents dropped of each source, as far as the steps' folders say whose they were."""
+    """Reason to documents dropped of each source, from the folders of the steps that dropped them; counted once a data set."""
+    return _dropped(lab, book.digest, tuple((step["name"], str(step["identity"])) for step in book.manifest.get("steps", [])))
+
+
+@lru_cache(maxsize=8)
+def _dropped(lab: Lab, digest: str, steps: tuple[tuple[str, str], ...]) -> dict[str, Counter[str]]:
+    """Attribute files hold one row a document of the partition of the same name, in its order."""
+    folders = {name: path for name, identity in steps if (path := lab.root / "work" / name / identity[:IDENTITY_DIGITS]).is_dir()}
     found: dict[str, Counter[str]] = {}
-    fuzzy = evidence(lab, book, "fuzzy_dedup", "decisions.parquet")
-    if fuzzy is not None:
-        found["near_duplicate"] = Counter(fuzzy["source"].to_pylist())
-    contaminated = evidence(lab, book, "decontaminate", "contaminated.parquet")
-    if contaminated is not None and "source" in contaminated.column_names:
-        found["contaminated"] = Counter(contaminated["source"].to_pylist())
-    normalized = evidence(lab, book, "normalize", "dropped.parquet")
-    if normalized is not None and {"source", "reason"} <= set(normalized.column_names):
-        for reason in pc.unique(normalized["reason"]).to_pylist():
-            found[str(reason)] = Counter(normalized.filter(pc.equal(normalized["reason"], reason))["source"].to_pylist())
+    partitions = folders.get("normalize")
+    if partitions is None:
+        return found
+    tables = [partitions / "dropped.parquet"] if (partitions / "dropped.parquet").exists() else []
+    counted = [pq.read_table(path, columns=["source", "reason"]) for path in tables]
+    for partition in sorted(partitions.glob("part-*.parquet")):
+        source = pq.read_table(partition, columns=["source"])["source"]
+        for name, folder in folders.items():
+            attribute = folder / partition.name
+            if name != "normalize" and attribute.exists() and "reason" in pq.read_schema(attribute).names:
+                reason = pq.read_table(attribute, columns=["reason"])["reason"]
+                if len(reason) == len(source):
+                    table_ = pa.table({"source": source, "reason": reason})
+                    counted.append(table_.filter(pc.is_valid(table_["reason"])))
+    for table_ in counted:
+        for row in table_.group_by(["reason", "source"]).aggregate([([], "count_all")]).to_pylist():
+            found.setdefault(str(row["reason"]), Counter())[row["source"]] += row["count_all"]
     return found
 
 
 def _funnel(lab: Lab, book: Book, source: SourceView, desk: Desk) -> Markup:
-    read = source.facts.get("num_documents_in")
+    read, stored = source.facts.get("num_documents_in"), int(source.facts.get("num_documents", source.num_documents))
     by_reason = {reason: counts[source.name] for reason, counts in dropped(lab, book).items() if counts[source.name]}
-    left = int(read or 0) - source.num_documents - sum(by_reason.values())
     rows: list[tuple[Piece, Piece]] = [("read", number(read, "num_documents"))]
     rows += [(f"dropped: {reason.replace('_', ' ')}", number(count, "num_documents")) for reason, count in sorted(by_reason.items())]
-    if read is not None and left > 0:
-        words = (
-            "held out for evaluation, exact copies and what no folder explains"
-            if step_folder(lab, book, "fuzzy_dedup")
-            else "dropped or held out"
-        )
-        rows.append((words, number(left, "num_documents")))
+    unexplained = int(read or 0) - stored - sum(by_reason.values())
+    if unexplained > 0:
+        rows.append(("dropped, for reasons whose folders are not here", number(unexplained, "num_documents")))
+    rows.append(("held out for evaluation, or removed since", number(max(stored - source.num_documents, 0), "num_documents")))
     rows.append(("in the training cells", number(source.num_documents, "num_documents")))
     return table(["", desk.term("documents", "num_documents")], rows, caption="What became of its documents")
