@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from scipy.optimize import linprog
 
 from forerun.optim.build import build
 from forerun.optim.config import OptimConfig, ScheduleConfig
 from forerun.optim.groups import row_of
 from forerun.optim.muonh import orthogonal_directions
-from forerun.optim.orthogonal import orthogonalize
+from forerun.optim.orthogonal import MINIMAX, orthogonalize, orthogonalize_by_gram
 from forerun.optim.schedule import schedule
 
 RATES = {"muonh_learning_rate": 0.02, "adam_learning_rate": 0.01}
@@ -57,10 +60,53 @@ def test_newton_schulz_keeps_singular_vectors_and_pushes_values_towards_one():
         assert np.abs(core - np.diag(np.diag(core))).max() < 2e-3  # same singular vectors, to float32 products
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_gram_form_keeps_singular_vectors_and_pushes_values_towards_one(precision):
+    rng = np.random.default_rng(0)
+    left, _ = np.linalg.qr(rng.normal(size=(32, 32)))
+    right, _ = np.linalg.qr(rng.normal(size=(48, 32)))
+    values = np.geomspace(1e-3, 7.0, 32)  # a hundredth of the spread a real gradient has, at a scale of its own
+    matrix = 1e-6 * (left * values) @ right.T
+    result = np.asarray(orthogonalize_by_gram(jnp.asarray(matrix[None], jnp.float32), precision))[0]
+    core = left.T @ result @ right
+    reached = np.diag(core)
+    root_norm = np.sqrt(np.linalg.norm(np.diag(values**2)))
+    large = values > (0.011 if precision == "float32" else 0.1) * root_norm
+    assert 0.7 < reached[large].min() <= reached[large].max() < 1.3  # the polynomials' error of 0.27, and rounding
+    assert np.abs(reached[~large]).max() < 1.6
+    assert np.abs(core - np.diag(reached)).max() < (1e-3 if precision == "float32" else 0.25)  # 8 bits, squared: small directions mix
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_gram_form_of_zero_huge_and_tiny_matrices_is_finite(precision):
+    matrix = np.random.default_rng(1).normal(size=(8, 16)).astype(np.float32)
+    batch = jnp.asarray(np.stack([0 * matrix, 1e18 * matrix, 1e-20 * matrix, matrix]))
+    zero, huge, tiny, plain = np.asarray(orthogonalize_by_gram(batch, precision))
+    assert not zero.any()
+    np.testing.assert_allclose(huge, plain, atol=2e-2)  # the scale is divided out; bfloat16 factors round
+    np.testing.assert_allclose(tiny, plain, atol=2e-2)
+
+
+def test_the_minimax_coefficients_are_the_best_quintics_for_the_interval_each_has_to_serve():
+    low, high = 0.01, 1.0
+    for coefficients in MINIMAX:
+        x = np.concatenate([np.geomspace(low, high, 400), np.linspace(low, high, 400)])
+        powers, ones = np.stack([x, x**3, x**5], 1), np.ones((len(x), 1))
+        solved = linprog(
+            [0, 0, 0, 1],
+            A_ub=np.block([[powers, -ones], [-powers, -ones]]),
+            b_ub=np.concatenate([ones, -ones])[:, 0],
+            bounds=[(None, None)] * 3 + [(0, None)],
+        )
+        np.testing.assert_allclose(coefficients, solved.x[:3], rtol=2e-3)  # a grid of 800 points
+        low, high = 1 - solved.x[3], 1 + solved.x[3]
+    assert high - 1 < 0.28
+
+
 def test_batched_directions_equal_one_matrix_at_a_time_tall_or_wide():
     rng = np.random.default_rng(1)
     leaves = [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in ((8, 20), (20, 8), (3, 8, 20), (5, 5))]
-    together = orthogonal_directions(leaves, 5)
+    together = orthogonal_directions(leaves, functools.partial(orthogonalize, num_steps=5))
     for leaf, result in zip(leaves, together):
         wide = leaf.mT if leaf.shape[-2] > leaf.shape[-1] else leaf
         alone = orthogonalize(wide.reshape(-1, *wide.shape[-2:]), 5).reshape(wide.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import jax
@@ -17,6 +18,7 @@ from forerun.optim.build import build
 from forerun.optim.config import OptimConfig
 from forerun.optim.groups import row_of
 from forerun.optim.muonh import frobenius, orthogonal_directions
+from forerun.optim.orthogonal import orthogonalize
 from forerun.optim.paths import named_leaves
 from forerun.optim.spread import layout_of
 from forerun.parallel.config import MeshConfig
@@ -41,6 +43,9 @@ def test_every_leaf_of_every_preset_has_a_place_that_divides_evenly(name, layer_
         assert sharding_of(leaf_name, leaf.shape, mesh).shard_shape(leaf.shape)  # raises when it does not divide
         if placement_of(leaf_name).cut == "expert":
             assert spec[len(leaf.shape) - 3] == "expert"
+
+
+quintic = functools.partial(orthogonalize, num_steps=5)
 
 
 def test_a_leaf_without_a_row_is_an_error():
@@ -75,14 +80,14 @@ def test_norms_and_orthogonalised_directions_of_sharded_matrices_equal_those_of_
 
     @jax.jit
     def of(leaves):
-        others = orthogonal_directions([leaves["square"], leaves["tall"], leaves["wide"]], 5, layout.others)
+        others = orthogonal_directions([leaves["square"], leaves["tall"], leaves["wide"]], quintic, layout.others)
         return {name: frobenius(leaf, (-2, -1)) for name, leaf in leaves.items()}, [
-            *orthogonal_directions([leaves["experts"]], 5, layout.experts),
+            *orthogonal_directions([leaves["experts"]], quintic, layout.experts),
             *others,
         ]
 
     norms, done = of(cut)
-    expected = orthogonal_directions([jnp.asarray(leaf) for leaf in whole.values()], 5)
+    expected = orthogonal_directions([jnp.asarray(leaf) for leaf in whole.values()], quintic)
     for name, leaf in whole.items():
         np.testing.assert_allclose(norms[name], np.sqrt((leaf.astype(np.float64) ** 2).sum((-2, -1), keepdims=True)), rtol=1e-6)
     for ours, theirs in zip(done, expected, strict=True):

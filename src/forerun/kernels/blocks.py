@@ -5,7 +5,7 @@ from __future__ import annotations
 QUERY_BLOCK = 128  # measured: see design note 0012
 KEY_ALIGNMENT = 64  # assumed: four cache lines of float32, so that no product has odd widths
 LOGIT_BLOCK_BYTES = 8 << 20  # measured: 4 to 16 MiB of float32 logits are equally fast on a server core; see design note 0011
-SCORE_TILE_BYTES = 4 << 20  # measured: 1 to 4 MiB of float32 scores are equally fast for narrow heads, 4 MiB is best for wide ones; design note 0012
+SCORE_TILE_BYTES = 4 << 20  # measured: 1 to 4 MiB of float32 scores are equally fast, wide heads want 4; see design note 0012
 
 
 def query_blocks(seq_len: int, span: int) -> list[tuple[int, int, int]]:

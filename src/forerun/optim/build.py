@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +14,7 @@ from jaxtyping import Array, Int
 from forerun.optim.config import OptimConfig
 from forerun.optim.groups import Rule, row_of
 from forerun.optim.muonh import ONE_DEVICE, Joiner, frobenius, norm_axes, orthogonal_directions, sphere_step
+from forerun.optim.orthogonal import orthogonalize, orthogonalize_by_gram
 from forerun.optim.paths import named_leaves
 from forerun.optim.schedule import schedule
 
@@ -77,7 +80,7 @@ def build(config: OptimConfig, num_steps: int, layout: Layout = Layout()) -> opt
                 raw[kind] = first / rates.first_share / (jnp.sqrt(square / rates.second_share) + config.eps)
                 second |= zip(names, _made(square))
             momentum |= zip(names, _made(first))
-        for kind, direction in _orthogonal(raw, config.newton_schulz_steps, layout).items():
+        for kind, direction in _orthogonal(raw, config, layout).items():
             names = alike[kind]
             weight = _stacked(leaves, names)
             radius = _stacked(state.radius, names) if names[0] in state.radius else None
@@ -148,16 +151,23 @@ def _made(stack: Array) -> Array:
     return jax.lax.optimization_barrier(stack)
 
 
-def _orthogonal(raw: dict[Kind, Array], num_steps: int, layout: Layout) -> dict[Kind, Array]:
+def orthogonalizer(config: OptimConfig) -> Callable[[Array], Array]:
+    """The configured form, for a batch of matrices."""
+    if config.orthogonalization == "quintic":
+        return functools.partial(orthogonalize, num_steps=config.newton_schulz_steps)
+    return functools.partial(orthogonalize_by_gram, precision="bfloat16" if config.orthogonalization == "gram_bfloat16" else "float32")
+
+
+def _orthogonal(raw: dict[Kind, Array], config: OptimConfig, layout: Layout) -> dict[Kind, Array]:
     """Directions of the muonh kinds orthogonalised, the others as they are; experts and other matrices may lie differently on a mesh."""
-    done = dict(raw)
+    done, orthogonalized = dict(raw), orthogonalizer(config)
     muonh = [kind for kind in raw if kind.rule == "muonh"]
     parts = [(muonh, layout.others)]
     if layout.experts is not layout.others:
         parts = [([kind for kind in muonh if kind.group == "routed"], layout.experts)]
         parts += [([kind for kind in muonh if kind.group != "routed"], layout.others)]
     for kinds, joiner in parts:
-        done |= zip(kinds, orthogonal_directions([raw[kind] for kind in kinds], num_steps, joiner))
+        done |= zip(kinds, orthogonal_directions([raw[kind] for kind in kinds], orthogonalized, joiner))
     return done
 
 

@@ -56,8 +56,11 @@ class OptimConfig:
     """Second-moment decay of the Adam kinds."""
     eps: float = 1e-15
     """Added to the root of the second moment."""
+    orthogonalization: Literal["quintic", "gram", "gram_bfloat16"] = "quintic"
+    """`quintic`: Newton-Schulz as published, in float32; `gram`: half its products, for matrices so large that the optimizer is felt;
+    `gram_bfloat16`: with factors in bfloat16. Equal in training loss (design note 0022)."""
     newton_schulz_steps: int = 5
-    """Iterations of the orthogonalisation."""
+    """Iterations of `quintic`."""
     expert_norm: Literal["per_expert", "pooled"] = "per_expert"
     """Whose Frobenius norm is kept: each expert's matrix (ours) or all experts of a layer together (as the original does)."""
     weight_decay: dict[str, float] = field(default_factory=dict)

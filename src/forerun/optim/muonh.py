@@ -16,8 +16,6 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from forerun.optim.orthogonal import orthogonalize
-
 TINY = 1e-30  # keeps a zero direction from dividing by zero; far below any real norm
 
 
@@ -65,10 +63,13 @@ def cut_apart(batch: Float[Array, "M R C"], sizes: list[int]) -> list[Float[Arra
 ONE_DEVICE = Joiner(in_one_row, cut_apart)
 
 
-def orthogonal_directions(directions: Sequence[Float[Array, "... R C"]], num_steps: int, joiner: Joiner = ONE_DEVICE) -> list[Array]:
+def orthogonal_directions(
+    directions: Sequence[Float[Array, "... R C"]], orthogonalized: Callable[[Array], Array], joiner: Joiner = ONE_DEVICE
+) -> list[Array]:
     """Every matrix orthogonalised; matrices of one shape, of all leaves and layers, share one batch of products.
 
     Args:
+        orthogonalized: of a batch of matrices with no more rows than columns; see `optim/orthogonal.py`.
         joiner: on a mesh, one that lays whole matrices on devices, so that no norm and no product is a sum over devices.
     """
     by_shape: dict[tuple[int, int], list[int]] = {}
@@ -80,7 +81,7 @@ def orthogonal_directions(directions: Sequence[Float[Array, "... R C"]], num_ste
         by_shape.setdefault((min(rows, columns), max(rows, columns)), []).append(index)
     done: list[Array | None] = [None] * len(directions)
     for members in by_shape.values():
-        batch = orthogonalize(joiner.join([flat[index] for index in members]), num_steps)
+        batch = orthogonalized(joiner.join([flat[index] for index in members]))
         parts = joiner.split(batch, [flat[index].shape[0] for index in members])
         for index, part in zip(members, parts):
             leaf = directions[index]

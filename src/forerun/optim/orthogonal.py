@@ -1,13 +1,25 @@
-"""Newton-Schulz: the nearest semi-orthogonal matrix, by products alone, for many matrices of one shape at once."""
+"""Newton-Schulz: the nearest semi-orthogonal matrix, by products alone, for many matrices of one shape at once.
+
+Two forms of one idea, an odd polynomial that pushes every singular value towards 1, applied again and again: the published one, and
+one with half the work for large matrices.
+"""
 
 # N matrices, R rows, C columns, R <= C
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 QUINTIC = (3.4445, -4.7750, 2.0315)  # assumed: Muon's published coefficients (kellerjordan.github.io/posts/muon); slope at 0 is the first
+
+# derived: minimax quintics of 1 on 0.01..1, then on what each leaves (tests/optim solves for them again); error 0.27 after all three
+MINIMAX = ((8.0934, -23.6204, 17.4462), (3.6366, -2.7219, 0.5365), (2.6613, -1.9772, 0.4526))
+TINY = 1e-30  # keeps a zero matrix from dividing by zero
+
+Precision = Literal["float32", "bfloat16"]
 
 
 def orthogonalize(matrices: Float[Array, "N R C"], num_steps: int) -> Float[Array, "N R C"]:
@@ -21,3 +33,33 @@ def orthogonalize(matrices: Float[Array, "N R C"], num_steps: int) -> Float[Arra
         gram = x @ x.mT
         x = a * x + (b * gram + c * (gram @ gram)) @ x
     return x
+
+
+def orthogonalize_by_gram(matrices: Float[Array, "N R C"], precision: Precision) -> Float[Array, "N R C"]:
+    """The same with half the products: three better polynomials, multiplied up on R x R matrices and applied once.
+
+    With G = X X', the step X <- P(G) X turns G into P G P, so only the first product and the last are as wide as X. G is scaled to norm
+    1, which bounds the largest singular value far more tightly than the norm of X does.
+
+    Args:
+        precision: of the factors; sums are float32. bfloat16 leaves directions below about 3% of the largest to chance.
+    Returns: float32; singular values from 1% of G's root norm on end in about 0.7..1.3, smaller ones are raised 80-fold at most.
+    """
+    dtype = jnp.dtype(precision)
+
+    def times(left: Array, right: Array) -> Array:
+        return jnp.matmul(left.astype(dtype), right.astype(dtype), preferred_element_type=jnp.float32)
+
+    largest = jnp.max(jnp.abs(matrices), axis=(-2, -1), keepdims=True)
+    x = matrices / (largest + TINY)
+    gram = times(x, x.mT)
+    norm = jnp.sqrt(jnp.sum(jnp.square(gram), axis=(-2, -1), keepdims=True)) + TINY
+    gram, identity = gram / norm, jnp.eye(matrices.shape[-2])
+    product = None
+    for index, (a, b, c) in enumerate(MINIMAX):
+        step = a * identity + b * gram + c * times(gram, gram)
+        product = step if product is None else times(step, product)
+        if index + 1 < len(MINIMAX):
+            gram = times(times(step, gram), step)
+    assert product is not None
+    return times(product, x * jnp.sqrt(1 / norm))

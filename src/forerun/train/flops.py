@@ -17,6 +17,7 @@ from forerun.base.errors import CheckFailed
 from forerun.kernels.blocks import num_attention_tiles, query_blocks
 from forerun.model.count import TRAIN_OVER_FORWARD, forward_flops, leaves
 from forerun.optim.groups import row_of
+from forerun.optim.orthogonal import MINIMAX
 from forerun.parallel.config import rows_within
 from forerun.parallel.layout import rows_per_block
 from forerun.train.config import RunConfig
@@ -149,10 +150,14 @@ def _attention_flops(config: RunConfig) -> float:
 
 
 def _newton_schulz_flops(config: RunConfig) -> Iterator[float]:
-    """Of each kind of leaf that is orthogonalised: three products an iteration, on the shorter side."""
+    """Of each kind of leaf that is orthogonalised, on its shorter side."""
     for leaf in leaves(config.model):
         if len(leaf.shape) < 2 or leaf.part == "router_bias" or row_of(leaf.path.replace("/*/", "/0/")).rule != "muonh":
             continue
         small, large = sorted(leaf.shape[-2:])
-        matrices = leaf.copies * math.prod(leaf.shape[:-2])
-        yield matrices * config.optim.newton_schulz_steps * (4.0 * small * small * large + 2.0 * small**3)
+        square, wide = 2.0 * small**3, 2.0 * small * small * large
+        if config.optim.orthogonalization == "quintic":
+            products = config.optim.newton_schulz_steps * (2 * wide + square)
+        else:
+            products = 2 * wide + (4 * len(MINIMAX) - 3) * square
+        yield leaf.copies * math.prod(leaf.shape[:-2]) * products

@@ -79,7 +79,7 @@ def build_step(config: RunConfig, mesh: Mesh | None = None) -> jax.stages.Wrappe
     skip, limit = config.spikes.on_nonfinite == "skip", config.spikes.grad_norm_limit or jnp.inf
 
     def step(state: TrainState, batch: ModelBatch) -> tuple[TrainState, StepReport]:
-        gradients, aux = _gradients(config, mesh, state, batch)
+        gradients, aux = gradient_of(config, mesh, state, batch)
         grad_norm = group_norms(gradients)
         good = jnp.isfinite(grad_norm["total"]) & jnp.isfinite(aux.nats_sum) & (grad_norm["total"] <= limit)
         updates, optim = optimizer.update(gradients, state.optim, state.params)
@@ -148,7 +148,7 @@ def gathered(params: Any, mesh: Mesh | None) -> Any:
     return jax.tree.unflatten(jax.tree.structure(params), leaves)
 
 
-def _gradients(config: RunConfig, mesh: Mesh | None, state: TrainState, batch: ModelBatch) -> tuple[Any, Aux]:
+def gradient_of(config: RunConfig, mesh: Mesh | None, state: TrainState, batch: ModelBatch) -> tuple[Any, Aux]:
     """Gradient of the step's mean objective; microbatches are weighted by the tokens they predict.
 
     The next routing bias of several microbatches is the mean of theirs. On a mesh every device computes with whole matrices but its
