@@ -30,13 +30,13 @@ RAGGED_CHUNKS = 2  # derived: the original's ragged transport gives each half of
 class Behaviour:
     """How routing behaves; the defaults are fitted, see design note 0081."""
 
-    specialisation: float = 2.7
+    specialisation: float = 2.80
     """Variance over mean squared of one document's wish for one of 384 experts; proportional to the number of experts."""
-    contrast: float = 0.7
+    contrast: float = 0.69
     """Spread between layers: standard deviation of the logarithm of their specialisation."""
-    unevenness: float = 0.06
+    unevenness: float = 0.067
     """Standard deviation over mean of an expert's popularity that balancing leaves, the same for all senders."""
-    early_unevenness: float = 0.22
+    early_unevenness: float = 0.208
     """The same in the first few hundred steps, while routing is forming."""
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 from jax.sharding import Mesh, PartitionSpec
@@ -35,9 +36,9 @@ def bind(config: TransportConfig, mesh: Mesh | None, step: Int[Array, ""] | int 
     run = functools.partial(TRANSPORTS[config.kind], config=config)
     if mesh is None:
         return functools.partial(run, step=step)
-    rows = PartitionSpec(AXES)
-    whole = PartitionSpec()
-    experts = whole if config.kind == "local" else PartitionSpec(EXPERT_AXIS)
+    rows: Any = PartitionSpec(AXES)
+    whole: Any = PartitionSpec()
+    experts: Any = whole if config.kind == "local" else PartitionSpec(EXPERT_AXIS)
     traffic = Traffic(load=whole, dropped=whole, dropped_of_row=rows, rows_sent=whole, rows_executed=whole)
 
     def on_one_device(rows, expert_index, weight, valid, experts, step):

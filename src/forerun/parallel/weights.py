@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -25,7 +27,7 @@ def traffic_of(
     """Counts over all devices from each device's own; `dropped_of_row` stays with the rows."""
     lost = valid[:, None] & ~admission.kept
     dropped = admission.load - admission.admitted[admission.own]
-    rows = (jnp.float32(rows_sent), jnp.float32(rows_executed))  # sums over devices may pass 2^31
+    rows: Any = (jnp.float32(rows_sent), jnp.float32(rows_executed))  # sums over devices may pass 2^31
     sums = total((admission.load, dropped, *rows), axes)
     load, dropped, rows_sent, rows_executed = jax.lax.stop_gradient(sums)
     return Traffic(load, dropped, lost.sum(1, dtype=jnp.int32), rows_sent, rows_executed)

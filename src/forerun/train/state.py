@@ -56,15 +56,16 @@ def state_shapes(config: RunConfig) -> TrainState:
 
 def shardings_of(state: TrainState, mesh: Mesh) -> TrainState:
     """Where each array of a state of these shapes lies: moments with their parameters, kept norms with their matrices."""
-    whole = replicated(mesh)
+    whole: Any = replicated(mesh)
     names = list(named_leaves(state.params))
     places = [sharding_of(name, leaf.shape, mesh) for name, leaf in named_leaves(state.params).items()]
-    by_name = dict(zip(names, places))
+    by_name: dict[str, Any] = dict(zip(names, places))
+    radii: dict[str, Any] = {name: norm_sharding_of(name, leaf.shape, mesh) for name, leaf in state.optim.radius.items()}
     optim = OptimState(
         count=whole,
         momentum={name: by_name[name] for name in state.optim.momentum},
         second={name: by_name[name] for name in state.optim.second},
-        radius={name: norm_sharding_of(name, leaf.shape, mesh) for name, leaf in state.optim.radius.items()},
+        radius=radii,
     )
     params = jax.tree.unflatten(jax.tree.structure(state.params), places)
     return TrainState(whole, params, optim, jax.tree.map(lambda _: whole, state.router), whole)
