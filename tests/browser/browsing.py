@@ -40,14 +40,14 @@ class LiveServer:
     def start(self) -> None:
         """Start and wait until pages come."""
         self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(300):
+        for _ in range(900):
             try:
                 urllib.request.urlopen(f"{self.url}/glossary.html", timeout=5).read()
                 return
             except OSError:
                 assert self.process.poll() is None, "the server ended"
                 time.sleep(0.1)
-        raise AssertionError("the server did not start within 30 s")
+        raise AssertionError("the server did not start within 90 s")
 
     def kill(self) -> None:
         """As a crash would."""

@@ -97,21 +97,21 @@ class Feed:
 
 
 class _Tail:
-    """One writer's journal, read on from where the last read ended."""
+    """One writer's journal, read on from where the last read ended. Another journal has another first line: it names its first row."""
 
     def __init__(self, folder: Path, *, wants_sealed: bool) -> None:
         self.wants_sealed = wants_sealed
         self._folder, self._path = folder, folder / "journal.jsonl"
-        self._inode, self._offset, self._number = -1, 0, 0
+        self._head, self._offset, self._number = b"", 0, 0
         self.next_row = 0
 
     def read(self) -> list[dict[str, Any]]:
         """Rows since the last read; those sealed away in between are read from their segments."""
         try:
             with self._path.open("rb") as file:
-                stat = os.fstat(file.fileno())
-                if stat.st_ino != self._inode or stat.st_size < self._offset:
-                    self._inode, self._offset, self._number = stat.st_ino, 0, 0
+                head = file.readline()
+                if head != self._head or os.fstat(file.fileno()).st_size < self._offset:
+                    self._head, self._offset, self._number = head, 0, 0
                 file.seek(self._offset)
                 content = file.read()
         except FileNotFoundError:

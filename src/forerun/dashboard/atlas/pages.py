@@ -105,6 +105,8 @@ def _book_pages(files: LabFiles, book: Book) -> Iterator[Page]:
         return
     yield one("provenance.html", f"Provenance of {book.name}", lambda desk: provenance_page.content(book, runs, desk))
     if not there:
+        yield one("contamination.html", f"Contamination of {book.name}", lambda desk: _gone(book))
+        yield one("pairs.html", f"Duplicates of {book.name}", lambda desk: _gone(book))
         return
     yield one("contamination.html", f"Contamination of {book.name}", lambda desk: pair_pages.contamination_content(lab, book, desk))
     found = pairs(lab, book)
