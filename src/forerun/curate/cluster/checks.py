@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 NUM_COMPANIONS = 5  # assumed: as in word-intrusion tests (Chang et al. 2009): five that belong and one that does not
 

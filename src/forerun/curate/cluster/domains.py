@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
 
 from forerun.base.errors import ConfigError
 from forerun.curate.cluster.checks import adjusted_rand_index, intruder_test, word_judge
 from forerun.curate.cluster.kmeans import Centroids, assign, train
 from forerun.curate.cluster.merge import Domains, merge
 from forerun.curate.cluster.names import DomainName, name_domains
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 ROWS_PER_CENTROID = 512  # source: Marin trains 5,000 centroids on 2.56M rows
 DOCUMENTS_PER_FINE = 24  # assumed: below about 20 documents a fine cluster follows noise

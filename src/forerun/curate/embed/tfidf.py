@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import numba as nb
 import numpy as np
 import pyarrow as pa
-from scipy import sparse
 
 from forerun.curate.embed.static import normalized
 from forerun.curate.embed.words import CLASSES, buffers, split
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 NUM_FEATURES = 1 << 16  # assumed: collisions among 65,536 features cost nothing measurable on domain purity at 100 MB
 OVERSAMPLING = 10  # source: Halko, Martinsson and Tropp 2011, section 4.2
@@ -21,6 +24,8 @@ NUM_POWER_ITERATIONS = 2  # same source: two passes are enough for slowly fallin
 
 def counts(texts: pa.Array | pa.ChunkedArray) -> sparse.csr_matrix:
     """`1 + log(count)` of each document's hashed words, letters only, case folded; float32 `[N, F]`."""
+    from scipy import sparse
+
     data, offsets = buffers(texts)
     hashes, starts, _, first = split(data, offsets, CLASSES, True)
     columns, values, rows = _counted(hashes, starts, first, data, np.uint64(NUM_FEATURES - 1))

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 import numba as nb
 import numpy as np
 import pyarrow as pa
-from scipy import sparse
-from scipy.sparse.linalg import lsqr
 
 from forerun.curate.embed.words import CLASSES, LETTER, WIDE, buffers, mix
 from forerun.curate.quality.statistics import shares
@@ -57,6 +55,9 @@ class Student:
 
 def fit(texts: pa.Array | pa.ChunkedArray, vectors: np.ndarray, statistics: np.ndarray, targets: np.ndarray) -> Student:
     """The student nearest the targets, float `[N, T]`, in least squares with ridge."""
+    from scipy import sparse
+    from scipy.sparse.linalg import lsqr
+
     ratios = shares(statistics)
     centre, spread = ratios.mean(axis=0), np.maximum(ratios.std(axis=0), 1e-6)
     dense = _dense(vectors, statistics, centre, spread)
