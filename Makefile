@@ -1,5 +1,5 @@
 # Two commands are enough: `make demo` and `make test`. Both make .venv from pinned requirements first.
-.PHONY: setup setup-dev demo test bench lock web test-browser
+.PHONY: setup setup-dev demo test bench bench-data lock web test-browser
 VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime-installed
@@ -42,6 +42,15 @@ test-browser: $(DEV)
 bench: $(DEV)
 	@$(BIN)/forerun bench forecast
 	@$(BIN)/python benchmarks/record/journal.py
+
+# Data bars, about an hour with all peers: the corpus is gathered from Debian packages, the peers get environments of their own.
+BENCH_DATA := benchmarks/.peers/data
+bench-data: $(DEV)
+	@$(BIN)/python benchmarks/data/gather.py $(BENCH_DATA)
+	@$(BIN)/python benchmarks/data/web_text.py $(BENCH_DATA)/downloads/debian
+	@$(BIN)/python benchmarks/data/engine.py $(BENCH_DATA)/corpus.parquet
+	@$(BIN)/python benchmarks/data/minhash.py $(BENCH_DATA)/corpus.parquet
+	@$(BIN)/python benchmarks/data/stages.py
 
 lock: $(DEV)
 	@tools/lock
