@@ -62,17 +62,45 @@ def main(lab: Lab, num_documents: int, tokenizer_json: str) -> Manifest:
         docs = folder / path.replace(".bin", ".docs.parquet")
         pq.write_table(documents, docs, compression="zstd")
         digest = hashlib.sha256(ids.tobytes()).hexdigest()
-        shard = Shard(path=path, num_tokens=len(ids), num_documents=count, digest=digest, docs_digest=hashlib.sha256(docs.read_bytes()).hexdigest())
-        cell = Cell(name=f"{domain}/q{quality}", domain=domain, quality=quality, split="train", num_documents=count, num_tokens=len(ids), num_bytes=int(lengths.sum() * 4), shards=(shard,))
+        shard = Shard(
+            path=path, num_tokens=len(ids), num_documents=count, digest=digest, docs_digest=hashlib.sha256(docs.read_bytes()).hexdigest()
+        )
+        cell = Cell(
+            name=f"{domain}/q{quality}",
+            domain=domain,
+            quality=quality,
+            split="train",
+            num_documents=count,
+            num_tokens=len(ids),
+            num_bytes=int(lengths.sum() * 4),
+            shards=(shard,),
+        )
         cells.append(cell)
     (folder / "tokenizer.json").write_text(tokenizer_json)
     sources = tuple(
-        Source(name=f"source-{index:02d}", licence="made up", revision="1", num_documents_in=int(part[0]), num_documents=int(part[0]), num_tokens=int(part[1]))
+        Source(
+            name=f"source-{index:02d}",
+            licence="made up",
+            revision="1",
+            num_documents_in=int(part[0]),
+            num_documents=int(part[0]),
+            num_tokens=int(part[1]),
+        )
         for index, part in enumerate(per_source)
     )
     total = sum(cell.num_documents for cell in cells)
     step = Step(name="made", identity="0" * 64, documents_in=total, documents_out=total)
-    manifest = Manifest(name=f"made-{total}", tokenizer_digest=tokenizer_digest, vocab_size=vocab_size, dtype="uint16", end_of_document=0, sources=sources, cells=tuple(cells), held_out=(), steps=(step,))
+    manifest = Manifest(
+        name=f"made-{total}",
+        tokenizer_digest=tokenizer_digest,
+        vocab_size=vocab_size,
+        dtype="uint16",
+        end_of_document=0,
+        sources=sources,
+        cells=tuple(cells),
+        held_out=(),
+        steps=(step,),
+    )
     folder.rename(lab.store / manifest.digest)
     write_json(lab.manifests / f"{manifest.digest}.json", manifest)
     print(manifest.digest)

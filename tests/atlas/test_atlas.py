@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections import Counter
 
 import numpy as np
@@ -278,3 +279,20 @@ def test_a_source_s_documents_are_accounted_for_by_reason_to_the_last_one(tmp_pa
     assert "reasons whose folders" not in page
     first = decisions.pairs(lab, book)[0]
     assert explain(lab, manifest.digest, first.id)["decisions"][0]["reason"] == "near_duplicate"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_not_marked_reads_the_same_in_both_texts(seed):
+    """Unmarked words are a common subsequence, nearly as long as the longest one found by the full table."""
+    rng = random.Random(seed)
+    one = [f"w{rng.randrange(30)}" for _ in range(rng.randrange(60))]
+    other = [word for word in one if rng.random() < 0.8]
+    for _ in range(rng.randrange(8)):
+        other.insert(rng.randrange(len(other) + 1), f"x{rng.randrange(5)}")
+    left, right = (re.findall(r"\w+", re.sub("<mark>.*?</mark>", " ", side)) for side in marked(" ".join(one), " ".join(other)))
+    assert left == right
+    table = np.zeros((len(one) + 1, len(other) + 1), int)
+    for i, a in enumerate(one):
+        for j, b in enumerate(other):
+            table[i + 1, j + 1] = table[i, j] + 1 if a == b else max(table[i, j + 1], table[i + 1, j])
+    assert len(left) >= 0.9 * table[-1, -1] - 1

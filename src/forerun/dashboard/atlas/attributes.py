@@ -53,9 +53,10 @@ def shards(lab: Lab, book: Book, columns: Sequence[str]) -> Iterator[Placed]:
         for shard in cell["shards"]:
             path = lab.store / book.store_digest / (shard["path"].removesuffix(".bin") + ".docs.parquet")
             try:
-                known = pq.read_schema(path).names
-                wanted = [name for name in dict.fromkeys(["id", *columns] if gone else columns) if name in known]
-                table = pq.read_table(path, columns=wanted)
+                with pq.ParquetFile(path) as file:
+                    known = file.schema_arrow.names
+                    wanted = [name for name in dict.fromkeys(["id", *columns] if gone else columns) if name in known]
+                    table = file.read(columns=wanted)
             except (OSError, pa.ArrowInvalid) as error:
                 raise DataError(f"{path} cannot be read: {error}", hint="copy the store again, then run `forerun data verify`") from None
             if gone:

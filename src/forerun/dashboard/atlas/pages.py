@@ -46,7 +46,7 @@ def links(files: LabFiles, desk: Desk) -> list[Piece]:
         (
             desk.link(book.name, address.page(book, "index.html")),
             number(book.num_tokens, "num_tokens"),
-            len(book.domains),
+            number(len(book.domains), "num_domains"),
             "store of this lab" if book.digest else "published table",
         )
         for book in books(files)
