@@ -13,6 +13,7 @@ from typing import Any
 
 from forerun.base import errors
 from forerun.base.errors import PlatformError
+from forerun.base.files import storage_errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,8 @@ def run_packed(packed: str) -> str:
     mark.parent.mkdir(parents=True, exist_ok=True)
     mark.write_text(json.dumps({"pid": os.getpid(), "started": time.time()}))
     try:
-        function_of(task["call"])(**task["arguments"])
+        with storage_errors(mark.parent):
+            function_of(task["call"])(**task["arguments"])
     except PlatformError as error:
         return json.dumps({"kind": type(error).__name__, "message": error.message, "hint": error.hint})
     finally:

@@ -22,7 +22,7 @@ PERSONAL = {
         r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36,}\b|\bxox[abp]-[A-Za-z0-9-]{20,}\b"
     ),
 }
-NOT_PERSONAL = re.compile(r"@(?:[\w-]+\.)*(?:example|invalid|localhost|test)\b", re.IGNORECASE)  # RFC 2606 names stand for nobody
+NOT_PERSONAL = re.compile(r"@(?:[\w-]+\.)*(?:example(?:\.(?:com|net|org))?|invalid|localhost|test)$", re.IGNORECASE)  # RFC 2606: nobody's
 
 
 @dataclass(frozen=True, kw_only=True)
