@@ -7,26 +7,41 @@ Settings of `forerun.ladder` are chosen here and nowhere else. Families of tasks
 - `gadre sizes`   5.7M, 53M, 125M -> 360M at one ratio, three corpora x eight evaluations, final losses
 - `speedrun`      families of speedrun records, all but the largest -> the largest, bits per byte, final losses
 
-Usage: python benchmarks/forecast/backtest.py [--json FILE]
+`--vary` scores one change of one setting at a time, on every third task; note 0050 keeps the table.
+
+Usage: python benchmarks/forecast/backtest.py [--vary] [--json FILE]
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from forerun.ladder import level, smooth
 from forerun.ladder.forecast import forecast
 from forerun.ladder.public import GADRE_CORPORA, GADRE_EVALS, OLMO_EVALS, OLMO_LENGTHS, gadre_ladder, olmo_runs, speedrun_ladders
 from forerun.ladder.rungs import Rung, Target
 from forerun.ladder.score import score
 
 SMALL_OLMO_SIZES = ("190M", "370M", "760M", "1B")
+VARIANTS: tuple[tuple[object, str, tuple[float, ...]], ...] = (
+    (level, "EXPONENT_CENTRE", (0.11, 0.16)),
+    (level, "EXPONENT_SPREAD", (0.2, 0.45, 0.7)),
+    (level, "LENGTH_EXPONENT_CENTRE", (0.13, 0.25, 0.4)),
+    (level, "MISFIT_REACH", (1.0, 4.0)),
+    (level, "DRIFT_REACH", (0.5, 2.0)),
+    (level, "STARTUP_SPREAD", (1e-6, 0.14)),
+    (level, "STARTUP_MISFIT", (0.0, 0.01, 0.04)),
+    (level, "STARTUP_STEPS", (250.0, 1000.0)),
+    (smooth, "HALF_WINDOW", (0.0, 0.08)),
+)
 
 
 @dataclass(frozen=True)
@@ -78,10 +93,10 @@ def ended(rung: Rung) -> Rung:
     )
 
 
-def run() -> list[Family]:
-    """Every family, and all of them with equal weight."""
+def run(every: int = 1) -> list[Family]:
+    """Every family, and all of them with equal weight; only each `every`-th task."""
     rows: dict[str, list[tuple[float, ...]]] = {}
-    for family, rungs, top in tasks():
+    for family, rungs, top in itertools.islice(tasks(), 0, None, every):
         answer = forecast(rungs, Target(train_steps=top.train_steps, compute_per_step=top.compute_per_step))
         at = np.array([point.fraction for point in answer.curve])
         losses = top.loss_at(at)
@@ -104,17 +119,31 @@ def run() -> list[Family]:
     return [*found, Family("all, families equal", sum(family.num_tasks for family in found), *means)]
 
 
+def vary() -> Iterator[tuple[str, Family]]:
+    """The overall row as the settings are, then with each variant."""
+    yield "as they are", run(every=3)[-1]
+    for module, name, values in VARIANTS:
+        kept = getattr(module, name)
+        for value in values:
+            setattr(module, name, value)
+            try:
+                yield f"{name} {kept:g} -> {value:g}", run(every=3)[-1]
+            finally:
+                setattr(module, name, kept)
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vary", action="store_true", help="score variants of the settings instead")
     parser.add_argument("--json", type=Path, default=None, help="write the rows here")
     arguments = parser.parse_args()
     began = time.process_time()
-    found = run()
-    print(f"{'family':20} tasks   error    bias  in 90%  in 50%   width   score")
+    found = [replace(family, name=name) for name, family in vary()] if arguments.vary else run()
+    print(f"{'family':34} tasks   error    bias  in 90%  in 50%   width   score")
     for one in found:
         print(
-            f"{one.name:20} {one.num_tasks:5} {one.error:7.2%} {one.bias:+7.2%} {one.inside90:7.0%} {one.inside50:7.0%} {one.width90:7.1%} {one.interval_score90:7.4f}"
+            f"{one.name:34} {one.num_tasks:5} {one.error:7.2%} {one.bias:+7.2%} {one.inside90:7.0%} {one.inside50:7.0%} {one.width90:7.1%} {one.interval_score90:7.4f}"
         )
     print(f"{time.process_time() - began:.0f} s of CPU")
     if arguments.json is not None:

@@ -19,6 +19,9 @@ from forerun.base.errors import ConfigError, RegistryError, SourceError
 from forerun.base.lab import Lab
 from forerun.optim.config import ScheduleConfig
 from forerun.optim.schedule import schedule
+from forerun.plan.cost import plan
+from forerun.plan.devices import device_named
+from forerun.plan.run import planned
 from forerun.publish.github import GitHub
 from forerun.publish.issue_text import issue_text, marker, title_of
 from forerun.publish.release import release
@@ -122,7 +125,7 @@ def test_a_release_is_complete_and_its_ledger_verifies_with_python_alone(tmp_pat
     (lab.run("r") / "config.json").write_bytes(msgspec.json.encode(config))
     state = init_state(config)
     Checkpoints(lab.run("r") / "checkpoints", config_digest="").save(state, 20)
-    out = release(lab, "r", tmp_path / "out", with_optimizer=True)
+    out = release(lab, "r", tmp_path / "out", with_optimizer=True, price_per_device_hour=2.0)
     sums = dict(line.split("  ")[::-1] for line in (out / "SHA256SUMS").read_text().splitlines())
     assert all(hashlib.sha256((out / name).read_bytes()).hexdigest() == digest for name, digest in sums.items())
     wanted = {
@@ -145,6 +148,10 @@ def test_a_release_is_complete_and_its_ledger_verifies_with_python_alone(tmp_pat
         "step",
         "value",
     ]
+    card = (out / "README.md").read_text()
+    outcome = plan(planned(config), device_named("cpu"))
+    assert f"| energy | {outcome.energy_mwh * 1000:.3g} kWh planned, 0 kWh by the time on record" in card
+    assert f"| cost | {outcome.days * 24 * 2:.3g} planned, 0 spent, at 2 a device-hour |" in card
     listed = {part["@id"] for part in json.loads((out / "croissant.json").read_bytes())["distribution"]}
     assert {"model.safetensors", "metrics.parquet"} <= listed
     done = subprocess.run([sys.executable, "-I", str(out / "ledger" / "verify.py"), str(out)], capture_output=True, text=True, check=False)

@@ -89,21 +89,20 @@ def pr(
         print(github.put_pull_request(branch=branch, title=title, body=issue_text(place, registration), files=files, base=base))
 
 
-@app.command(epilog="Example: forerun publish release big-run --out release --watts 700 --price-per-hour 3.2")
+@app.command(epilog="Example: forerun publish release big-run --out release --device h200 --price-per-device-hour 3.2")
 def release(
     run: Annotated[str, typer.Argument(help="Run id.")],
     out: Annotated[Path, typer.Option(help="Folder of the bundle.")] = Path("release"),
     optimizer: Annotated[bool, typer.Option(help="Also the optimizer's state.")] = False,
-    watts: Annotated[float, typer.Option(help="Drawn by all devices together.")] = 0.0,
-    price_per_hour: Annotated[float, typer.Option(help="Of all devices together.")] = 0.0,
+    device: Annotated[str, typer.Option(help="What it ran on, as in `forerun plan`: gives energy and, with a price, cost.")] = "",
+    price_per_device_hour: Annotated[float, typer.Option(min=0.0, help="Any currency.")] = 0.0,
     lab: LabOption = HERE,
 ) -> None:
     """Write weights, model card, data order, metrics, ledger and metadata of a run."""
-    from forerun.publish.release import Power
     from forerun.publish.release import release as write
 
-    power = Power(watts=watts, price_per_hour=price_per_hour)
-    print(f"wrote {write(lab_at(lab), run, out, with_optimizer=optimizer, power=power)}")
+    done = write(lab_at(lab), run, out, with_optimizer=optimizer, device=device, price_per_device_hour=price_per_device_hour)
+    print(f"wrote {done}")
 
 
 @app.command(epilog="Example: forerun publish anchor --no-sign")

@@ -15,6 +15,7 @@ PAGES = (
     ("experiments.html", "Promises"),
     ("ladder.html", "Ladder"),
     ("forecasts.html", "Forecasts"),
+    ("benchmark.html", "Benchmark"),
     ("compare.html", "Compare"),
     ("data.html", "Data"),
     ("plan.html", "Plan"),

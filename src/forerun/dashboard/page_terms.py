@@ -5,7 +5,10 @@ from __future__ import annotations
 from forerun.base.terms import TERMS, Term, term_of
 
 PAGE_TERMS: tuple[Term, ...] = (
-    Term(name="load_fraction", unit="", definition="share of a layer's assignments that go to one expert; 1/num_experts is perfect"),
+    Term(
+        name="load_over_mean", unit="", definition="assignments sent to an expert / mean over experts, before drops; 1 is perfect balance"
+    ),
+    Term(name="num_domains", unit="domains", definition="domains of a data set"),
     Term(name="step", unit="steps", definition="finished optimizer steps"),
     Term(name="num_steps", unit="steps", definition="optimizer steps the run is planned to take"),
     Term(name="fraction_done", unit="", definition="steps taken / steps planned"),
@@ -34,6 +37,9 @@ PAGE_TERMS: tuple[Term, ...] = (
     Term(name="interval90", unit="", definition="range stated before the run to hold the outcome with 90% confidence"),
     Term(name="interval50", unit="", definition="range stated before the run to hold the outcome with 50% confidence"),
     Term(name="signed_error", unit="", definition="(outcome - point forecast) / outcome; positive when the forecast was too low"),
+    Term(name="absolute_error", unit="", definition="mean of |forecast / outcome - 1|", better="lower"),
+    Term(name="coverage90", unit="", definition="share of outcomes inside their 90% interval; 90% is right"),
+    Term(name="width90", unit="", definition="mean width of the 90% interval over the outcome", better="lower"),
     Term(name="seed_noise", unit="", definition="relative standard deviation of the end between seeds of one rung", better="lower"),
     Term(
         name="floor",
@@ -58,8 +64,15 @@ PAGE_TERMS: tuple[Term, ...] = (
     Term(name="cluster_size", unit="documents", definition="documents that were compared with each other as possible near-duplicates"),
     Term(name="domain_cosine", unit="", definition="cosine of a document's vector to the centre of its fine cluster"),
     Term(name="quality_score", unit="", definition="calibrated quality of a document, 0 to 1; bucket edges .2 .4 .6 .8", better="higher"),
-    Term(name="neighbour_share", unit="", definition="share of a domain's fine clusters, by documents, that are nearest to this other domain"),
-    Term(name="intruder_accuracy", unit="", definition="share of trials in which a judge finds the document of another domain", better="higher"),
+    Term(
+        name="neighbour_share", unit="", definition="share of a domain's fine clusters, by documents, that are nearest to this other domain"
+    ),
+    Term(
+        name="intruder_accuracy",
+        unit="",
+        definition="share of trials in which a judge finds the document of another domain",
+        better="higher",
+    ),
     Term(name="review_rate", unit="", definition="share of the reviewed pairs that were decided wrongly", better="lower"),
     Term(name="num_shards", unit="files", definition="files of token ids"),
     Term(name="num_documents", unit="documents", definition="documents, each counted once"),

@@ -11,7 +11,7 @@ from forerun.dashboard.atlas import pages as atlas
 from forerun.dashboard.desk import Desk, Page, csv_folder
 from forerun.dashboard.lab_files import LabFiles
 from forerun.dashboard.page import page, paragraph, state
-from forerun.dashboard.pages import compare, data, experiment, forecasts, front, glossary, incidents, ladder, plan, run
+from forerun.dashboard.pages import benchmark, compare, data, experiment, forecasts, front, glossary, incidents, ladder, plan, run
 
 PARTS: tuple[Callable[[LabFiles], Iterator[Page]], ...] = (
     front.pages,
@@ -19,6 +19,7 @@ PARTS: tuple[Callable[[LabFiles], Iterator[Page]], ...] = (
     run.pages,
     ladder.pages,
     forecasts.pages,
+    benchmark.pages,
     compare.pages,
     data.pages,
     atlas.pages,

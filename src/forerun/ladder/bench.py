@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from forerun.ladder.bench_result import Row, Task
 from forerun.ladder.forecast import forecast
 from forerun.ladder.forms import fit_power, fit_surface_huber
 from forerun.ladder.public import (
@@ -31,35 +31,8 @@ from forerun.ladder.score import score
 from forerun.ladder.surface import Runs, forecast_surface
 
 FITTED_SCHEDULES = ("cosine_24000", "constant_24000", "wsdcon_9")
-NOISY_EVALS = ("ice",)  # derived: repeats of the same OLMo run differ by over 1% on it, ten times the others
+NOISY_EVALS = ("ice",)  # measured: sd between repeats of one run 0.71% over five pairs, 0.01% to 0.11% on the ten others; see repeat_noise
 NUM_BOOTSTRAPS = 200
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One line of the table."""
-
-    name: str
-    anchor: str
-    bar: str
-    measured: str
-    met: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """One held-out final loss, or a group of them from the same fit."""
-
-    name: str
-    error: float
-    """Mean |forecast / outcome - 1|."""
-    baseline_error: float
-    """Of the Huber fit (surfaces) or a free-floor power law (ladders)."""
-    inside: float
-    """Share of outcomes inside the 90% interval."""
-    width: float
-    """Mean width of the 90% interval over the outcome."""
-    num_outcomes: int
 
 
 def run_bench() -> tuple[list[Row], list[Task]]:
@@ -95,6 +68,16 @@ def olmo_curves(sizes: tuple[str, ...] = OLMO_SIZES) -> dict[tuple[str, str], tu
             result = score(answer, at * goal.train_steps, goal.loss_at(at))
             results[(name, length)] = (result.absolute_error, result.coverage90, result.width90)
     return results
+
+
+def repeat_noise() -> dict[str, float]:
+    """Relative sd of a final loss between repeats, by evaluation, from the five OLMo runs that were run twice."""
+    runs = {(run.size, run.length): run for run in olmo_runs()}
+    pairs = [(runs[size, "1"], runs[size, "1-rerun"]) for size in OLMO_SIZES]
+    return {
+        name: float(np.sqrt(np.mean([np.log(first.losses[name][-1] / again.losses[name][-1]) ** 2 / 2 for first, again in pairs])))
+        for name in OLMO_EVALS
+    }
 
 
 def _ladder_tasks() -> list[Task]:

@@ -12,7 +12,7 @@ from forerun.ladder.score import Score
 from forerun.model.count import num_active_params
 
 if TYPE_CHECKING:
-    from forerun.ladder.bench import Row, Task
+    from forerun.ladder.bench_result import Row, Task
     from forerun.ladder.design import Design
     from forerun.ladder.gate_table import EvalGate
     from forerun.ladder.run import RungStatus

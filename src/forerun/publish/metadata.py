@@ -11,6 +11,25 @@ from forerun.base.config import file_digest
 from forerun.base.files import write_json
 
 CRATE, CROISSANT = "ro-crate-metadata.json", "croissant.json"
+VERSION = "1.0.0"
+_TERMS = (
+    "citeAs column equivalentProperty extract field fileProperty fileObject fileSet format includes isLiveDataset jsonPath key md5 parentField "
+    "path recordSet references regex repeated replace samplingRate separator source subField transform"
+)
+CROISSANT_CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "sc": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/",
+    "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    **{term: f"cr:{term}" for term in _TERMS.split()},
+}
+"""The standard context of Croissant 1.0; readers warn about any other."""
 
 
 def write_metadata(folder: Path, *, name: str, description: str, licence: str = "https://spdx.org/licenses/Apache-2.0") -> None:
@@ -58,32 +77,20 @@ def _croissant(folder: Path, files: list[Path], name: str, description: str, lic
         for column, kind in columns.items()
     ]  # fmt: skip
     return {
-        "@context": {
-            "@language": "en",
-            "@vocab": "https://schema.org/",
-            "sc": "https://schema.org/",
-            "cr": "http://mlcommons.org/croissant/",
-            "dct": "http://purl.org/dc/terms/",
-            "conformsTo": "dct:conformsTo",
-            "recordSet": "cr:recordSet",
-            "field": "cr:field",
-            "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-            "source": "cr:source",
-            "extract": "cr:extract",
-            "column": "cr:column",
-            "fileObject": "cr:fileObject",
-        },
+        "@context": CROISSANT_CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": name,
         "description": description,
         "license": licence,
         "datePublished": today,
+        "version": VERSION,
+        "citeAs": f"{name}: {description}, {today}",
         "distribution": distribution,
         "recordSet": [{"@type": "cr:RecordSet", "@id": "metrics", "name": "metrics", "field": fields}],
     }
 
 
 def _kind(path: Path) -> str:
-    known = {".parquet": "application/vnd.apache.parquet", ".jsonl": "application/jsonlines", ".md": "text/markdown"}
+    known = {".parquet": "application/x-parquet", ".jsonl": "application/jsonlines", ".md": "text/markdown"}
     return known.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,11 @@ import pyarrow.parquet as pq
 from forerun.base.config import canonical_json, file_digest, load_json
 from forerun.base.files import storage_errors, write_atomic, write_json
 from forerun.base.lab import Lab
-from forerun.base.units import count, duration, flops
+from forerun.base.units import count, flops
 from forerun.loader.batches import Batches
 from forerun.loader.store import open_store
 from forerun.model.count import num_active_params, num_params, train_flops
+from forerun.publish.bill import Bill, bill
 from forerun.publish.metadata import write_metadata
 from forerun.publish.weights import Weights, load_weights, optimizer_arrays, save_arrays, write_weights
 from forerun.record.reader import open_run
@@ -28,18 +28,15 @@ from forerun.registry import verifier
 from forerun.train.config import RunConfig
 
 
-@dataclass(frozen=True, kw_only=True)
-class Power:
-    """What energy and money are reckoned from; zeros leave them out of the card."""
+def release(
+    lab: Lab, run_id: str, out: Path, *, with_optimizer: bool = False, device: str = "", price_per_device_hour: float = 0.0
+) -> Path:
+    """Write the bundle of a run.
 
-    watts: float = 0.0
-    """Drawn by all devices together."""
-    price_per_hour: float = 0.0
-    """Of all devices together, any currency."""
-
-
-def release(lab: Lab, run_id: str, out: Path, *, with_optimizer: bool = False, power: Power | None = None) -> Path:
-    """Write the bundle of a run. Raises: CheckpointError without a good checkpoint, RecordError without a record."""
+    Args:
+        device, price_per_device_hour: for energy and cost in the card; see `publish/bill.py`.
+    Raises: CheckpointError without a good checkpoint, RecordError without a record.
+    """
     record = open_run(lab.run(run_id))
     config = load_json(lab.run(run_id) / "config.json", RunConfig)
     weights = load_weights(lab, run_id, config)
@@ -59,7 +56,10 @@ def release(lab: Lab, run_id: str, out: Path, *, with_optimizer: bool = False, p
     tokenizer = lab.store / config.data.manifest / "tokenizer.json"
     if tokenizer.exists():
         write_atomic(out / "tokenizer.json", tokenizer.read_bytes())
-    write_atomic(out / "README.md", card(record, config, weights, power or Power()).encode())
+    write_atomic(
+        out / "README.md",
+        card(record, config, weights, bill(config, record, device=device, price_per_device_hour=price_per_device_hour)).encode(),
+    )
     write_metadata(
         out, name=run_id, description=f"{count(num_params(config.model))} parameter mixture-of-experts model trained with forerun"
     )
@@ -87,7 +87,7 @@ def data_order(lab: Lab, config: RunConfig) -> dict[str, Any]:
     }
 
 
-def card(record: RunRecord, config: RunConfig, weights: Weights, power: Power) -> str:
+def card(record: RunRecord, config: RunConfig, weights: Weights, costs: Bill) -> str:
     """The model card, `README.md`."""
     info = record.info
     promise = (
@@ -95,19 +95,14 @@ def card(record: RunRecord, config: RunConfig, weights: Weights, power: Power) -
         if info.registration_id
         else "**no promise: an unregistered run**"
     )
-    hours = float(np.nansum(record.series("step_time_s").value)) / 3600
     spent = train_flops(config.model, config.train.seq_len, weights.step * config.train.batch_tokens)
     evals = [(name, record.series(name).last) for name in record.metrics() if name.startswith("eval")]
-    energy = f"{hours * power.watts / 1000:.3g} kWh at {power.watts:g} W" if power.watts else "not stated"
-    cost = f"{hours * power.price_per_hour:.2f} at {power.price_per_hour:g} an hour" if power.price_per_hour else "not stated"
     rows = [
         ("steps", f"{weights.step} of {config.train.num_steps}"),
         ("parameters", f"{count(num_params(config.model))}, {count(num_active_params(config.model))} active"),
         ("tokens", count(weights.step * config.train.batch_tokens)),
         ("compute", flops(spent)),
-        ("time in steps", duration(hours * 3600)),
-        ("energy", energy),
-        ("cost", cost),
+        *costs.rows(),
         ("data manifest", f"`{config.data.manifest}`"),
         ("ledger", f"`ledger/registry.jsonl`; check it with `python ledger/verify.py .`; {promise}"),
     ]
