@@ -159,6 +159,9 @@ def _trained(lab: Lab, run: RunConfig, name: str, registration: Registration | N
         journal.event("start", 0, note=words)
         for step, row in rows_of(run, rng, 1, run.train.num_steps):
             journal.log(step, row | ({words: 1.0} if words else {}))
+        for share in (0.5, 1.0):
+            counts = {"valid_by_expert": [900, 1100, *[1000] * 14], "dropped_by_expert": [0, 30, *[1] * 14]}
+            journal.event("drops", round(share * run.train.num_steps), num_steps=10, **counts)
         journal.event("sample", run.train.num_steps, prompt=f"The moon {words}", text=f"is far away {words}")
         journal.event("finished", run.train.num_steps)
 

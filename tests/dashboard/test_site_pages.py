@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import html
 import re
-import time
+from urllib.parse import unquote
 
 import pytest
-from starlette.testclient import TestClient
 
 from forerun.base.chart import Band, Chart, Line
+from forerun.base.errors import CheckFailed, ConfigError
 from forerun.base.lab import Lab
 from forerun.dashboard.build import build_site
 from forerun.dashboard.figure import Figure
 from forerun.dashboard.html import Markup, tag, text
-from forerun.dashboard.serve import application
+from forerun.dashboard.lab_files import read_lab
+from forerun.dashboard.site import Site
 from forerun.record.journal import Journal
 from forerun.record.run import start_run
 from forerun.registry.calibration import wilson
@@ -73,25 +75,79 @@ def test_a_figure_draws_the_band_before_the_points_and_its_csv_holds_every_numbe
     assert figure.csv().splitlines() == ["series,x,y,low,high", "band,0,,1,3", "band,1,,2,4", "measured,0,2,,", "measured,1,3,,"]
 
 
-def test_the_server_shows_new_rows_refuses_writes_and_stays_inside_its_site(lab, planner):
-    with TestClient(application(lab, planner)) as client:
-        assert "4.7" in client.get("/runs/first.html").text
-        with Journal(lab.run("first")) as journal:
-            journal.log(5, {"eval/macro_loss_nats": 3.25})
-        time.sleep(0.3)  # the server looks at files at most four times a second
-        assert "3.25" in client.get("/index.html").text
-        assert client.post("/index.html").status_code == 405
-        assert client.post("/ingest/first").status_code == 405
-        for path in (
-            "/../lab/runs/first/run.json",
-            "/%2e%2e/%2e%2e/lab/runs/first/run.json",
-            "/..%2f..%2fetc/passwd",
-            "/static/../pages.py",
-        ):
-            response = client.get(path)
-            assert response.status_code == 404
-        assert "default-src 'none'" in response.headers["content-security-policy"]
-        assert client.get("/", headers={"host": "evil.example"}).status_code == 400
+def test_hostile_text_in_every_field_of_a_whole_lab_stays_text(hostile_lab, planner, tmp_path):
+    build_site(hostile_lab, tmp_path / "site", planner)
+    pages = {str(page.relative_to(tmp_path / "site")): page.read_text() for page in (tmp_path / "site").rglob("*.html")}
+    assert {"experiments/002-big.html", "runs/big.html", "runs/still-going.html"} <= set(pages)
+    shown = 0
+    for name, content in pages.items():
+        assert "<script>" not in content and "<img" not in content and "\u202e" not in content and "\x07" not in content, name
+        shown += content.count("&lt;script&gt;alert(1)")
+        for link in re.findall(r'(?:href|src)="([^"#?]+)', content):
+            place = (tmp_path / "site" / name).parent / unquote(html.unescape(link))
+            assert place.resolve().exists(), f"{name} -> {link}"
+    assert shown > 60, "the words must be readable, or this test tests nothing"
+
+
+def test_pages_tell_the_whole_story_of_a_lab(hostile_lab, planner):
+    site = Site(read_lab(hostile_lab, planner))
+    page = {path: (site.get(path) or b"").decode() for path in site.page_paths()}
+    assert "Nothing is running" not in page["index.html"] and "still-going" in page["index.html"]
+    assert "Amendments" in page["experiments/002-big.html"] and "Report" in page["experiments/002-big.html"]
+    assert "the nearest earlier experiment" in page["experiments/002-big.html"]
+    figures = set(re.findall(r'<figure id="([^"]+)"', page["runs/big.html"]))
+    expected = {
+        "forecast",
+        "loss",
+        "domains",
+        "domain-astronomy",
+        "gradient-shape",
+        "gradient-groups",
+        "balance",
+        "drops",
+        "expert-load",
+        "expert-drops",
+    }
+    assert figures >= expected | {"entropy", "mfu", "throughput", "rates"}
+    assert "inside the promised 90% band" in page["runs/big.html"]
+    assert "Backtest: " in page["ladder.html"] and "of the big run" in page["ladder.html"]
+    assert "skipped_step" in page["incidents.html"] and "zoom=loss:" in page["incidents.html"]
+    assert 'id="grad_norm"' in page["glossary.html"]
+
+
+def test_one_unreadable_file_is_a_line_on_the_front_page_and_stops_nothing(lab, planner, tmp_path):
+    (lab.runs / "broken").mkdir()
+    (lab.runs / "broken" / "run.json").write_text("{")
+    lab.forecasts.mkdir(parents=True)
+    (lab.forecasts / "bad.json").write_text('{"curve": 5}')
+    lab.manifests.mkdir()
+    (lab.manifests / "bad.json").write_text("[1]")
+    build_site(lab, tmp_path / "site", planner)
+    front = (tmp_path / "site" / "index.html").read_text()
+    assert all(
+        words in front for words in ("run broken cannot be read", "forecast bad.json cannot be read", "manifest bad.json cannot be read")
+    )
+    assert (tmp_path / "site" / "runs" / "first.html").exists()
+
+
+def test_a_folder_that_is_no_site_is_left_alone_and_an_old_site_is_replaced(lab, planner, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    with pytest.raises(ConfigError, match="is not a site"):
+        build_site(lab, tmp_path / "mine", planner)
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+    build_site(lab, tmp_path / "site", planner)
+    (tmp_path / "site" / "runs" / "gone.html").write_text("old")
+    build_site(lab, tmp_path / "site", planner)
+    assert not (tmp_path / "site" / "runs" / "gone.html").exists() and not list(tmp_path.glob(".site*"))
+
+
+def test_a_ledger_that_names_a_path_is_refused(lab, planner):
+    from forerun.registry import ledger
+
+    ledger.append(lab, "promise", {"experiment": "../../outside", "promise": {}})
+    with pytest.raises(CheckFailed, match="no folder name"):
+        read_lab(lab, planner)
 
 
 def test_wilson_matches_a_hand_worked_case():

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from html import escape
 
 from forerun.base.axis import Axis
+from forerun.base.visible import visible
 
 WIDTH, HEIGHT = 720, 380
 LEFT, RIGHT, TOP, BOTTOM = 76, 18, 16, 56
@@ -97,7 +98,7 @@ class Chart:
 
     def inline(self) -> str:
         """`<svg>` for a page that carries the style sheet, the title and the legend itself."""
-        return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(self.words())}">{self._drawing()}</svg>'
+        return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escaped(self.words())}">{self._drawing()}</svg>'
 
     def file(self, footer: str = "") -> str:
         """A whole SVG file with title, legend and footer; readable on light and dark pages because it brings its own ground."""
@@ -105,12 +106,12 @@ class Chart:
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
-                f"<title>{escape(self.words())}</title><style>{FILE_STYLE}</style>",
+                f"<title>{escaped(self.words())}</title><style>{FILE_STYLE}</style>",
                 f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
-                f'<text class="heading" x="{LEFT}" y="18">{escape(self.title)}</text>',
+                f'<text class="heading" x="{LEFT}" y="18">{escaped(self.title)}</text>',
                 *self._legend(),
                 f'<g transform="translate(0 {HEADING})">{self._drawing()}</g>',
-                f'<text class="footer" x="{LEFT}" y="{height - 8}">{escape(footer)}</text>',
+                f'<text class="footer" x="{LEFT}" y="{height - 8}">{escaped(footer)}</text>',
                 "</svg>",
                 "",
             ]
@@ -130,7 +131,7 @@ class Chart:
             if x_axis.low <= mark.x <= x_axis.high:
                 x = f"{x_axis(mark.x):.1f}"
                 parts.append(f'<line x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" class="mark"/>')
-                parts.append(f'<text x="{x}" y="{TOP + 10}" dx="4" class="tick">{escape(mark.label)}</text>')
+                parts.append(f'<text x="{x}" y="{TOP + 10}" dx="4" class="tick">{escaped(mark.label)}</text>')
         for line in self.lines:
             points = [(x_axis(x), y_axis(y)) for x, y in zip(line.x, line.y) if y_axis.holds(y) and x_axis.holds(x)]
             if line.marker:
@@ -149,8 +150,8 @@ class Chart:
             parts.append(f'<text x="{x_axis(value):.1f}" y="{bottom + 20}" class="tick" text-anchor="middle">{label}</text>')
         middle = (TOP + bottom) // 2
         parts.append(
-            f'<text x="{(LEFT + right) // 2}" y="{HEIGHT - 10}" class="axis" text-anchor="middle">{escape(self.x_label)}</text>'
-            f'<text x="14" y="{middle}" class="axis" text-anchor="middle" transform="rotate(-90 14 {middle})">{escape(self.y_label)}</text>'
+            f'<text x="{(LEFT + right) // 2}" y="{HEIGHT - 10}" class="axis" text-anchor="middle">{escaped(self.x_label)}</text>'
+            f'<text x="14" y="{middle}" class="axis" text-anchor="middle" transform="rotate(-90 14 {middle})">{escaped(self.y_label)}</text>'
         )
         return parts
 
@@ -158,11 +159,11 @@ class Chart:
         parts, x = [], float(LEFT)
         for band in self.bands:
             parts.append(f'<polygon class="band" points="{x:.0f},26 {x + 18:.0f},26 {x + 18:.0f},36 {x:.0f},36"/>')
-            parts.append(f'<text x="{x + 24:.0f}" y="35">{escape(band.label)}</text>')
+            parts.append(f'<text x="{x + 24:.0f}" y="35">{escaped(band.label)}</text>')
             x += 40 + 6.6 * len(band.label)
         for line in self.lines:
             swatch = _point(line, x + 8, 31) if line.marker else f'<polyline points="{x:.0f},31 {x + 18:.0f},31" class="{line.css}"/>'
-            parts.append(f'{swatch}<text x="{x + 24:.0f}" y="35">{escape(line.label)}</text>')
+            parts.append(f'{swatch}<text x="{x + 24:.0f}" y="35">{escaped(line.label)}</text>')
             x += 40 + 6.6 * len(line.label)
         return parts
 
@@ -172,3 +173,8 @@ def _point(line: Line, x: float, y: float) -> str:
     if line.marker == "square":
         return f'<rect x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8" class="{css}"/>'
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" class="{css}"/>'
+
+
+def escaped(text: str) -> str:
+    """Text for an SVG."""
+    return escape(visible(text))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
+from forerun.base.visible import visible
+
 
 class Markup(str):
     """Text that is HTML and goes in as it is."""
@@ -22,7 +24,7 @@ def text(piece: Piece) -> Markup:
         return Markup("")
     if isinstance(piece, Markup):
         return piece
-    return Markup(html.escape("".join(character if _harmless(character) else f"\\u{ord(character):04x}" for character in str(piece))))
+    return Markup(html.escape(visible(str(piece))))
 
 
 def tag(element: str, /, *children: Piece, **attributes: Piece | bool) -> Markup:
@@ -49,10 +51,3 @@ def table(head: Sequence[Piece], rows: Iterable[Sequence[Piece]], *, caption: st
     heads = tag("tr", *(tag("th", cell, scope="col") for cell in head))
     inner = tag("table", tag("caption", caption), tag("thead", heads), tag("tbody", *body))
     return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
-
-
-def _harmless(character: str) -> bool:
-    code = ord(character)
-    if code < 32 or 127 <= code < 160:
-        return character in "\n\t"
-    return not (0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069 or code in (0x200E, 0x200F, 0xFEFF))

@@ -15,13 +15,11 @@ from forerun.dashboard.figure import Figure, Source
 from forerun.dashboard.heat import HeatMap
 from forerun.dashboard.lab_files import LabFiles
 from forerun.dashboard.points import thinned
+from forerun.dashboard.routing_panels import expert_maps, layer_maps, layer_of
 from forerun.dashboard.run_view import RunView
 
 EVAL = "eval/macro_loss_nats"
 MAX_LINES = 6
-NUM_COLUMNS = 24  # assumed: stretches of a heat map that still have room for a number in the table
-LAYER = re.compile(r"(load_imbalance|drop_fraction|router_entropy_nats)/layer_(\d+)")
-EXPERT = re.compile(r"(?:load|drop)_fraction/layer_(\d+)/expert_(\d+)")
 TOKENS = "nats per token"
 
 Drawn = Figure | HeatMap
@@ -36,8 +34,8 @@ def panels(files: LabFiles, run: RunView) -> list[Drawn]:
         *_domains(files, run),
         _gradient_shape(files, run),
         _gradient_groups(run),
-        *_layers(run),
-        _experts(run),
+        *layer_maps(run),
+        *expert_maps(run),
         _entropy(run),
         _single(run, "mfu", ["mfu", "mfu_executed", "mfu_useful"], "share of the peak", "MFU"),
         _single(run, "throughput", ["tokens_per_second"], "tokens per second", "Throughput"),
@@ -185,94 +183,14 @@ def _gradient_groups(run: RunView) -> Figure | None:
     return _of(run, "gradient-groups", ["grad_norm", *ordered[: MAX_LINES - 1]], "L2 norm", title)
 
 
-def _layers(run: RunView) -> list[HeatMap]:
-    """Load balance and drops by layer over the run."""
-    wanted = {
-        "load_imbalance": (
-            "balance",
-            "most loaded expert over the mean",
-            "Layer {layer} is the least balanced: {value:.2f} times the mean at the end",
-        ),
-        "drop_fraction": ("drops", "share of assignments dropped", "Layer {layer} drops the most at the end: {value:.2%}"),
-    }
-    maps = []
-    for metric, (key, label, finding) in wanted.items():
-        names = sorted((name for name in run.metrics() if (match := LAYER.fullmatch(name)) and match[1] == metric), key=_layer_of)
-        series = [run.series(name) for name in names]
-        if not any(len(one) for one in series):
-            continue
-        edges = _edges(run)
-        values = [_means(one.step, one.value, edges) for one in series]
-        ends = [next((value for value in reversed(row) if math.isfinite(value)), 0.0) for row in values]
-        worst = int(np.argmax(ends))
-        title = finding.format(layer=_layer_of(names[worst]), value=ends[worst])
-        if metric == "drop_fraction" and max(ends) == 0:
-            title = "No layer drops anything at the end"
-        maps.append(
-            HeatMap(
-                key=key,
-                title=title,
-                x_label="step",
-                y_label=label,
-                columns=[str(int(edge)) for edge in edges[1:]],
-                rows=[f"layer {_layer_of(name)}" for name in names],
-                values=values,
-                term=metric,
-                low=1.0 if metric == "load_imbalance" else 0.0,
-            )
-        )
-    return maps
-
-
-def _experts(run: RunView) -> HeatMap | None:
-    """Share of each layer's load, or drops, by expert, where the trainer records it."""
-    cells = {(int(match[1]), int(match[2])): name for name in run.metrics() if (match := EXPERT.fullmatch(name))}
-    if not cells:
-        return None
-    layers, experts = sorted({layer for layer, _ in cells}), sorted({expert for _, expert in cells})
-    values = [[run.series(cells[layer, expert]).last if (layer, expert) in cells else math.nan for expert in experts] for layer in layers]
-    flat = [(value, layer, expert) for layer, row in zip(layers, values) for expert, value in zip(experts, row) if math.isfinite(value)]
-    top = max(flat, default=(0.0, 0, 0))
-    return HeatMap(
-        key="experts",
-        title=f"Expert {top[2]} of layer {top[1]} has the largest share at the end: {top[0]:.3g}",
-        x_label="expert",
-        y_label="share of the layer",
-        columns=[str(expert) for expert in experts],
-        rows=[f"layer {layer}" for layer in layers],
-        values=values,
-        term="drop_fraction" if next(iter(cells.values())).startswith("drop") else "load_fraction",
-    )
-
-
 def _entropy(run: RunView) -> Figure | None:
     value = run.series("router_entropy_nats").value
     if not len(value):
         return None
     experts = run.config.get("model", {}).get("num_experts") or 0
     best = math.log(experts) if experts > 1 else math.nan
-    layers = sorted((name for name in run.metrics() if name.startswith("router_entropy_nats/layer_")), key=_layer_of)
+    layers = sorted((name for name in run.metrics() if name.startswith("router_entropy_nats/layer_")), key=layer_of)
     perfect = f", {value[-1] / best:.0%} of the {best:.2f} of perfect balance" if math.isfinite(best) else ""
     title = f"Router entropy ends at {value[-1]:.2f} nats{perfect}"
     shown = layers if len(layers) < MAX_LINES else [layers[0], layers[len(layers) // 2], layers[-1]]
     return _of(run, "entropy", ["router_entropy_nats", *shown], "nats", title)
-
-
-def _layer_of(name: str) -> int:
-    match = re.search(r"layer_(\d+)", name)
-    return int(match[1]) if match else -1
-
-
-def _edges(run: RunView) -> np.ndarray:
-    last = max(run.last_step, 1)
-    return np.unique(np.linspace(0, last, min(NUM_COLUMNS, last) + 1).astype(np.int64))
-
-
-def _means(step: np.ndarray, value: np.ndarray, edges: np.ndarray) -> list[float]:
-    """Mean of the finite values in each stretch `(edge, next edge]`; NaN where there is none."""
-    keep = np.isfinite(value)
-    place = np.searchsorted(edges, step[keep], side="left") - 1
-    inside = (place >= 0) & (place < len(edges) - 1)
-    total = np.bincount(place[inside], value[keep][inside], len(edges) - 1)
-    count = np.bincount(place[inside], minlength=len(edges) - 1)
-    return [float(t / c) if c else math.nan for t, c in zip(total, count)]

@@ -16,9 +16,9 @@ def thinned(series: Series) -> tuple[np.ndarray, np.ndarray]:
     if len(step) <= POINTS:
         return step, value
     edges = np.linspace(0, len(step), POINTS // 2 + 1).astype(np.int64)
-    chosen: list[int] = [0, len(step) - 1]
+    chosen = [0, len(step) - 1]
     for begin, end in zip(edges, edges[1:]):
         if end > begin:
             chosen += [begin + int(value[begin:end].argmin()), begin + int(value[begin:end].argmax())]
-    index = np.unique(np.array(chosen, np.int64))
+    index = np.unique(np.asarray(chosen, dtype=np.int64))
     return step[index], value[index]

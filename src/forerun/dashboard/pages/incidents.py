@@ -13,7 +13,7 @@ from forerun.dashboard.run_view import RunView
 from forerun.watch.diagnose import knowledge
 from forerun.watch.replay.results import shipped
 
-CALM = frozenset(("start", "finished", "end", "heartbeat", "sample", "checkpoint_saved", "note"))
+CALM = frozenset(("start", "finished", "end", "heartbeat", "sample", "checkpoint_saved", "note", "drops", "compiled"))
 """Kinds of event that are no incident."""
 AROUND = 0.02  # assumed: a link into a figure shows this share of the run on each side of the event
 

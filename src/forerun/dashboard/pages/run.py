@@ -19,7 +19,7 @@ from forerun.dashboard.run_view import RunView
 from forerun.watch.report import Report
 
 MAX_EVENTS = 200  # assumed: newest ones on the page; the record holds all
-QUIET = ("heartbeat", "sample")
+QUIET = ("heartbeat", "sample", "drops")
 """Kinds that have a place of their own, or none."""
 
 

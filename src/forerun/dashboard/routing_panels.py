@@ -1,0 +1,126 @@
+"""How evenly a run's experts work: load and drops by layer over the run, and by expert at its evaluations."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from forerun.dashboard.heat import HeatMap
+from forerun.dashboard.run_view import RunView
+
+NUM_COLUMNS = 24  # assumed: stretches of a heat map that still have room for a number in the table
+NUM_EVENTS = 12  # assumed: evaluations shown of the many there are, evenly spread
+LAYER = re.compile(r"(load_imbalance|drop_fraction)/layer_(\d+)")
+
+
+def layer_maps(run: RunView) -> list[HeatMap]:
+    """Load balance and drops by layer over the run."""
+    wanted = {
+        "load_imbalance": (
+            "balance",
+            "most loaded expert over the mean",
+            "Layer {layer} is the least balanced: {value:.2f} times the mean at the end",
+        ),
+        "drop_fraction": ("drops", "share of assignments dropped", "Layer {layer} drops the most at the end: {value:.2%}"),
+    }
+    maps = []
+    for metric, (key, label, finding) in wanted.items():
+        names = sorted((name for name in run.metrics() if (match := LAYER.fullmatch(name)) and match[1] == metric), key=layer_of)
+        series = [run.series(name) for name in names]
+        if not any(len(one) for one in series):
+            continue
+        edges = _edges(run)
+        values = [_means(one.step, one.value, edges) for one in series]
+        ends = [next((value for value in reversed(row) if math.isfinite(value)), 0.0) for row in values]
+        worst = int(np.argmax(ends))
+        title = finding.format(layer=layer_of(names[worst]), value=ends[worst])
+        if metric == "drop_fraction" and max(ends) == 0:
+            title = "No layer drops anything at the end"
+        maps.append(
+            HeatMap(
+                key=key,
+                title=title,
+                x_label="step",
+                y_label=label,
+                columns=[str(int(edge)) for edge in edges[1:]],
+                rows=[f"layer {layer_of(name)}" for name in names],
+                values=values,
+                term=metric,
+                low=1.0 if metric == "load_imbalance" else 0.0,
+            )
+        )
+    return maps
+
+
+def expert_maps(run: RunView) -> list[HeatMap]:
+    """Load and drops of every expert, summed over layers, between evaluations: what `drops` events count."""
+    events = [event for event in run.events("drops") if _counts(event)]
+    events = [events[index] for index in sorted({round(place) for place in np.linspace(0, len(events) - 1, NUM_EVENTS)})] if events else []
+    if not events:
+        return []
+    valid = [np.asarray(event["valid_by_expert"], np.float64) for event in events]
+    dropped = [np.asarray(event["dropped_by_expert"], np.float64) for event in events]
+    loads = [row / max(row.mean(), 1e-9) for row in valid]
+    shares = [lost / np.maximum(all_, 1.0) for lost, all_ in zip(dropped, valid)]
+    columns, rows = [str(expert) for expert in range(len(valid[0]))], [f"step {event['step']}" for event in events]
+    busiest, worst = int(np.argmax(loads[-1])), int(np.argmax(shares[-1]))
+    maps = [
+        HeatMap(
+            key="expert-load",
+            title=f"Expert {busiest} has {loads[-1][busiest]:.2f} times the mean load at step {events[-1]['step']}; expert {int(np.argmin(loads[-1]))} {loads[-1].min():.2f}",
+            x_label="expert, all layers together",
+            y_label="load over the mean",
+            columns=columns,
+            rows=rows,
+            values=[row.tolist() for row in loads],
+            term="load_over_mean",
+            low=0.0,
+        )
+    ]
+    if any(lost.any() for lost in dropped):
+        maps.append(
+            HeatMap(
+                key="expert-drops",
+                title=f"Expert {worst} loses the largest share of what it is sent: {shares[-1][worst]:.2%} before step {events[-1]['step']}",
+                x_label="expert, all layers together",
+                y_label="share dropped",
+                columns=columns,
+                rows=rows,
+                values=[row.tolist() for row in shares],
+                term="drop_fraction",
+                low=0.0,
+            )
+        )
+    return maps
+
+
+def _counts(event: dict[str, Any]) -> bool:
+    """Whether an event has two lists of numbers of one length: any writer may log events of this kind."""
+    lists = [event.get(name) for name in ("valid_by_expert", "dropped_by_expert")]
+    return all(isinstance(one, list) and one and all(isinstance(value, int | float) for value in one) for one in lists) and len(
+        lists[0] or ()
+    ) == len(lists[1] or ())
+
+
+def layer_of(name: str) -> int:
+    """The layer in a metric's name, -1 when it names none."""
+    match = re.search(r"layer_(\d+)", name)
+    return int(match[1]) if match else -1
+
+
+def _edges(run: RunView) -> np.ndarray:
+    last = max(run.last_step, 1)
+    return np.unique(np.linspace(0, last, min(NUM_COLUMNS, last) + 1).astype(np.int64))
+
+
+def _means(step: np.ndarray, value: np.ndarray, edges: np.ndarray) -> list[float]:
+    """Mean of the finite values in each stretch `(edge, next edge]`; NaN where there is none."""
+    keep = np.isfinite(value)
+    place = np.searchsorted(edges, step[keep], side="left") - 1
+    inside = (place >= 0) & (place < len(edges) - 1)
+    total = np.bincount(place[inside], value[keep][inside], len(edges) - 1)
+    count = np.bincount(place[inside], minlength=len(edges) - 1)
+    return [float(t / c) if c else math.nan for t, c in zip(total, count)]
