@@ -29,16 +29,20 @@ def show(
     cell: Annotated[str, typer.Option(help="list this cell's documents")] = "",
     as_json: Json = False,
 ) -> None:
-    """Cells, sources and steps of a store, or the documents of one cell.
+    """Cells, sources and steps of a store, the sources of one cell, or an imported table.
 
     Example: forerun data show 3f9c --cell astronomy/q3
     """
-    from forerun.base import units
     from forerun.base.errors import DataError
     from forerun.base.lab import Lab
     from forerun.curate.summary import cell_summary, store_summary
+    from forerun.dashboard.atlas.book import imported
     from forerun.loader.store import open_store
 
+    table = None if cell else imported(Lab(lab), manifest)
+    if table is not None:
+        _print(table.summary() if as_json else _domains(table.summary()), as_json)
+        return
     store = open_store(Lab(lab), manifest)
     if cell:
         known = {entry.name: entry for entry in (*store.manifest.cells, *store.manifest.held_out)}
@@ -53,15 +57,7 @@ def show(
     if as_json:
         _print(summary, True)
         return
-    lines = [
-        f"{summary['name']}  {units.count(summary['num_tokens'])} tokens in {len(summary['cells'])} cells, {summary['num_removed']} removed"
-    ]
-    lines += [
-        f"  {row['domain']:<28} {units.count(row['num_tokens']):>7} tokens  "
-        + "  ".join(f"q{q} {share:4.0%}" for q, share in enumerate(row["quality"]))
-        for row in summary["domains"]
-    ]
-    _print(lines, False)
+    _print(_domains(summary), False)
 
 
 @app.command()
@@ -165,6 +161,19 @@ app.command()(data_atlas.mixture)
 app.command()(data_atlas.pairs)
 app.command("review-pairs")(data_atlas.review_pairs)
 app.command()(data_atlas.atlas)
+
+
+def _domains(summary: dict[str, Any]) -> list[str]:
+    from forerun.base import units
+
+    head = (
+        f"{summary['name']}  {units.count(summary['num_tokens'])} tokens in {len(summary['cells'])} cells, {summary['num_removed']} removed"
+    )
+    return [head] + [
+        f"  {row['domain']:<28} {units.count(row['num_tokens']):>7} tokens  "
+        + "  ".join(f"q{q} {share:4.0%}" for q, share in enumerate(row["quality"]))
+        for row in summary["domains"]
+    ]
 
 
 def _print(value: Any, as_json: bool) -> None:

@@ -103,6 +103,28 @@ class Book:
             gone[removal["cell"]] = gone.get(removal["cell"], 0) + removal["num_tokens"]
         return gone
 
+    def summary(self) -> dict[str, Any]:
+        """Domains with their bucket shares and enrichment, and cells: what `forerun data show` prints."""
+        domains = [
+            {
+                "domain": domain,
+                "title": self.title(domain),
+                "num_tokens": sum(self.grid[domain]),
+                "quality": [tokens / sum(self.grid[domain]) if any(self.grid[domain]) else 0.0 for tokens in self.grid[domain]],
+                "enrichment": [self.enrichment(domain, quality) for quality in range(NUM_QUALITIES)],
+            }
+            for domain in self.domains
+        ]
+        cells = [{"name": cell.name, "num_documents": cell.num_documents, "num_tokens": cell.num_tokens} for cell in self.cells]
+        return {
+            "name": self.name,
+            "num_tokens": self.num_tokens,
+            "num_removed": 0,
+            "origin": self.origin,
+            "domains": domains,
+            "cells": cells,
+        }
+
     @property
     def store_digest(self) -> str:
         """Names the folder of the shards."""
@@ -149,11 +171,17 @@ def read_table_book(path: Path) -> Book:
         raise DataError(f"{path} is not an imported table: {error}", hint="import it again with `forerun data import-table`") from None
 
 
+def imported(lab: Lab, key: str) -> Book | None:
+    """The imported table of a name; None when there is none."""
+    path = lab.atlas / key / TABLE_FILE
+    return read_table_book(path) if key and path.exists() else None
+
+
 def book_of(lab: Lab, key: str) -> Book:
     """The atlas of a manifest digest (or its beginning) or of an imported table's name. Raises: DataError when there is none."""
-    table = lab.atlas / key / TABLE_FILE
-    if key and table.exists():
-        return read_table_book(table)
+    table = imported(lab, key)
+    if table is not None:
+        return table
     found = sorted(lab.manifests.glob(f"{key}*.json")) if key else []
     if len(found) != 1:
         known = [path.stem[:KEY_DIGITS] for path in sorted(lab.manifests.glob("*.json"))[:5]] + [book.key for book in imported_books(lab)]

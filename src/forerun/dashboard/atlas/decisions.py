@@ -77,14 +77,20 @@ class Pair:
 
 def pairs(lab: Lab, book: Book) -> list[Pair]:
     """The sampled pairs with their texts, removed ones first, then near misses; by containment, least sure first."""
-    table = evidence(lab, book, "fuzzy_dedup", "pairs.parquet")
-    if table is None:
-        return []
-    found = [Pair(str(row["id"]), str(row["kind"]), row) for row in table.to_pylist()]
-    return sorted(
-        found,
-        key=lambda pair: (pair.kind != REMOVED, pair.row["containment"] if pair.kind == REMOVED else -pair.row["containment"], pair.id),
-    )
+    folder = step_folder(lab, book, "fuzzy_dedup")
+    path = folder / "pairs.parquet" if folder else None
+    return list(_pairs(path, path.stat().st_mtime_ns)) if path is not None and path.exists() else []
+
+
+@lru_cache(maxsize=4)
+def _pairs(path: Path, changed: int) -> tuple[Pair, ...]:
+    found = [Pair(str(row["id"]), str(row["kind"]), row) for row in _read(path, changed).to_pylist()]
+
+    def order(pair: Pair) -> tuple[bool, float, str]:
+        sure = pair.row["containment"]
+        return pair.kind != REMOVED, sure if pair.kind == REMOVED else -sure, pair.id
+
+    return tuple(sorted(found, key=order))
 
 
 @dataclass(frozen=True)
