@@ -1,4 +1,4 @@
-"""Cheap facts about each text, in one pass over its bytes, and the content type they suggest."""
+"""Cheap facts about each text, from masks over 64 bytes and from its words, and the content type they suggest."""
 
 # N documents
 
@@ -8,7 +8,9 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from forerun.curate.embed.words import CLASSES, LETTER, MARK, WIDE, buffers, split
+from forerun.curate.text.registers import bits_within, ones_in, trailing_zeros
+from forerun.curate.text.spelling import spelling
+from forerun.curate.text.words import LETTER, arguments, buffers, room_for, scan_words, word_hashes
 
 TYPES = ("prose", "code", "math", "multilingual", "structured", "agentic", "other")
 FUNCTION_WORDS = (
@@ -20,20 +22,15 @@ NAMES = (
     "sentence_ends", "indented_lines", "words", "function_words", "distinct_words", "role_words", "longest_line", "num_bytes",
 )  # fmt: skip
 _COLUMN = {name: index for index, name in enumerate(NAMES)}
-_KINDS = np.zeros(256, np.uint8)
-_KINDS[list(b"();=<>_{")] = 1
-_KINDS[list(b"\\^$")] = 2
-_KINDS[list(b",|\t:/")] = 3
 _MOST_DISTINCT = 4096  # assumed: words whose repetition is counted; bounds the work on a long document
 
 
 def text_statistics(texts: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """Counts named by `NAMES`, float32 `[N, len(NAMES)]`."""
-    data, offsets = buffers(texts)
-    hashes, starts, _, first = split(data, offsets, CLASSES, True)
+    content, offsets = buffers(texts)
     out = np.zeros((len(offsets) - 1, len(NAMES)), np.float32)
-    _bytes(data, offsets, CLASSES, _KINDS, out)
-    _words(hashes, starts, first, data, *_lookup(FUNCTION_WORDS, b"assistant"), out)
+    _bytes(content, offsets, out)
+    _words(content, offsets, *arguments(spelling("words")), *_lookup(FUNCTION_WORDS, b"assistant"), out)
     return out
 
 
@@ -79,8 +76,8 @@ def _lookup(*lists: bytes) -> tuple[np.ndarray, np.ndarray]:
     """A hash table of words: keys, and the number of the list (from 1) each came from."""
     keys, which = np.zeros(1024, np.uint64), np.zeros(1024, np.uint8)
     for number, words in enumerate(lists, 1):
-        for value in split(*buffers(pa.array([words.decode()], pa.large_string())), CLASSES, True)[0]:
-            slot = int(value) & 1023
+        for value in word_hashes(pa.array([words.decode()], pa.large_string()))[0]:
+            slot = (int(value) >> 3) & 1023
             while keys[slot] and keys[slot] != value:
                 slot = (slot + 1) & 1023
             keys[slot], which[slot] = value, number
@@ -88,73 +85,86 @@ def _lookup(*lists: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 
 @nb.njit(nogil=True, cache=True)
-def _bytes(data, offsets, classes, kinds, out):
-    by_byte = np.zeros(256, np.int64)
+def _bytes(content, offsets, out):
+    last_block = np.zeros(64, np.uint8)
     for document in range(len(offsets) - 1):
+        counts = np.zeros(12, np.int64)
+        stop = offsets[document + 1]
+        after_newline, after_end = np.uint64(1), np.uint64(0)
+        line_start, longest, indented, ends = offsets[document], 0, 0, 0
+        for block in range(offsets[document], stop, 64):
+            text, at = content, block
+            if block + 64 > len(content):
+                last_block[: len(content) - block] = content[block:]
+                text, at = last_block, 0
+            valid = ~np.uint64(0) if stop - block >= 64 else (np.uint64(1) << np.uint64(stop - block)) - np.uint64(1)
+            upper = bits_within(text, at, 65, 26) & valid
+            lower = bits_within(text, at, 97, 26) & valid
+            digit = bits_within(text, at, 48, 10) & valid
+            wide = bits_within(text, at, 0xE0, 24) & valid
+            accented = bits_within(text, at, 0xC2, 30) & valid
+            inner = bits_within(text, at, 128, 0x42) & valid
+            white = bits_within(text, at, 0, 33) & valid
+            newline = bits_within(text, at, 10, 1) & valid
+            blank = (bits_within(text, at, 32, 1) | bits_within(text, at, 9, 1)) & valid
+            stops = (bits_within(text, at, 46, 1) | bits_within(text, at, 33, 1) | bits_within(text, at, 63, 1)) & valid
+            code = (
+                bits_within(text, at, 40, 2) | bits_within(text, at, 59, 4) | bits_within(text, at, 95, 1) | bits_within(text, at, 123, 1)
+            )
+            math = bits_within(text, at, 92, 1) | bits_within(text, at, 94, 1) | bits_within(text, at, 36, 1)
+            between = (
+                bits_within(text, at, 44, 1) | bits_within(text, at, 47, 1) | bits_within(text, at, 58, 1) | bits_within(text, at, 124, 1)
+            )
+            counts[0] += ones_in(upper | lower | accented)
+            counts[1] += ones_in(digit)
+            counts[2] += ones_in(valid & ~(upper | lower | accented | digit | wide | inner | white))
+            counts[3] += ones_in(blank)
+            counts[4] += ones_in(newline)
+            counts[5] += ones_in(upper)
+            counts[6] += ones_in(wide)
+            counts[7] += ones_in(accented)
+            counts[8] += ones_in(code & valid)
+            counts[9] += ones_in(math & valid)
+            counts[10] += ones_in((between | bits_within(text, at, 9, 1)) & valid)
+            ends += ones_in(white & ((stops << np.uint64(1)) | after_end))
+            indented += ones_in(white & ~newline & ((newline << np.uint64(1)) | after_newline))
+            after_end, after_newline = stops >> np.uint64(63), newline >> np.uint64(63)
+            while newline:
+                place = block + trailing_zeros(newline)
+                newline &= newline - np.uint64(1)
+                longest, line_start = max(longest, place - line_start), place + 1
         row = out[document]
-        by_byte[:] = 0
-        line, longest, indented, ends, last = 0, 0, 0, 0, np.uint8(10)
-        for index in range(offsets[document], offsets[document + 1]):
-            byte = data[index]
-            by_byte[byte] += 1
-            if byte <= 32:
-                ends += last in (33, 46, 63)
-                if byte == 10:
-                    longest = max(longest, line)
-                    line = -1
-                else:
-                    indented += last == 10
-            line += 1
-            last = byte
-        for byte in range(256):
-            count, kind, group = by_byte[byte], classes[byte], kinds[byte]
-            if kind == LETTER:
-                row[0] += count
-                if 65 <= byte <= 90:
-                    row[5] += count
-                elif byte >= 0xC2:
-                    row[7] += count
-            elif kind == MARK:
-                row[2] += count
-            elif kind == WIDE:
-                row[6] += count
-            elif 48 <= byte <= 57:
-                row[1] += count
-            if group == 1:
-                row[8] += count
-            elif group == 2:
-                row[9] += count
-            elif group == 3:
-                row[10] += count
-        row[3], row[4] = by_byte[32] + by_byte[9], by_byte[10]
-        row[11], row[12] = ends + (last in (33, 46, 63)), indented
-        row[17], row[18] = max(longest, line), offsets[document + 1] - offsets[document]
+        row[:11] = counts[:11]
+        if stop > offsets[document]:
+            last = content[stop - 1]
+            ends += (last == 33) | (last == 46) | (last == 63)
+        row[11], row[12] = ends, indented
+        row[17], row[18] = max(longest, stop - line_start), stop - offsets[document]
 
 
 @nb.njit(nogil=True, cache=True)
-def _words(hashes, starts, first, data, keys, which, out):
-    seen, stamp = np.zeros(4 * _MOST_DISTINCT, np.uint64), np.full(4 * _MOST_DISTINCT, -1, np.int64)
-    for document in range(len(first) - 1):
+def _words(content, offsets, low, wide, folds, punctuated, keys, which, out):
+    seen, stamp = np.zeros(4 * _MOST_DISTINCT, np.uint64), np.full(4 * _MOST_DISTINCT, -1, np.int32)
+    most = room_for(offsets)
+    hashes, ends = np.empty(most, np.uint64), np.empty(most, np.int64)
+    for document in range(len(offsets) - 1):
         row = out[document]
+        num = scan_words(content, offsets[document], offsets[document + 1], low, wide, folds, punctuated, hashes, ends)
         words, distinct, function, roles = 0, 0, 0, 0
-        for index in range(first[document], first[document + 1]):
-            byte = data[starts[index]]
-            if not (65 <= byte <= 90 or 97 <= byte <= 122 or byte >= 0xC2):
+        for index in range(num):
+            value = hashes[index]
+            if not value & LETTER:
                 continue
             words += 1
-            value = hashes[index]
-            slot = value & np.uint64(1023)
+            slot = (value >> np.uint64(3)) & np.uint64(1023)
             while keys[slot] != 0 and keys[slot] != value:
                 slot = (slot + np.uint64(1)) & np.uint64(1023)
-            if which[slot] == 1:
-                function += 1
-            elif which[slot] == 2:
-                roles += 1
+            function += which[slot] == 1
+            roles += which[slot] == 2
             if words <= _MOST_DISTINCT:
                 slot = (value >> np.uint64(13)) & np.uint64(len(seen) - 1)
                 while stamp[slot] == document and seen[slot] != value:
                     slot = (slot + np.uint64(1)) & np.uint64(len(seen) - 1)
-                if stamp[slot] != document:
-                    seen[slot], stamp[slot] = value, document
-                    distinct += 1
+                distinct += stamp[slot] != document
+                seen[slot], stamp[slot] = value, document
         row[13], row[14], row[15], row[16] = words, function, distinct, roles

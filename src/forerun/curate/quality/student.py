@@ -14,8 +14,9 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from forerun.curate.embed.words import CLASSES, LETTER, WIDE, buffers, mix
 from forerun.curate.quality.statistics import shares
+from forerun.curate.text.spelling import spelling
+from forerun.curate.text.words import LETTER, arguments, buffers, mix, room_for, scan_words
 
 NUM_FEATURES = 1 << 18  # assumed: as fastText's usual bucket count of 200,000
 HASHED_SCALE = 8.0  # assumed: a word of a 1,000-word text then weighs about as much as one embedding dimension
@@ -48,8 +49,7 @@ class Student:
         """Raw scores, float32 `[N, T]`."""
         out = np.zeros((len(vectors), self.dense.shape[1]), np.float32)
         _add_dense(_dense(vectors, statistics, self.centre, self.spread), self.dense, out)
-        data, offsets = buffers(texts)
-        _add_hashed(data, offsets, CLASSES, self.hashed, np.float32(HASHED_SCALE), out)
+        _add_hashed(*buffers(texts), *arguments(spelling("words")), self.hashed, np.float32(HASHED_SCALE), out)
         return out
 
 
@@ -61,7 +61,7 @@ def fit(texts: pa.Array | pa.ChunkedArray, vectors: np.ndarray, statistics: np.n
     ratios = shares(statistics)
     centre, spread = ratios.mean(axis=0), np.maximum(ratios.std(axis=0), 1e-6)
     dense = _dense(vectors, statistics, centre, spread)
-    columns, rows, values = _features(*buffers(texts), CLASSES, NUM_FEATURES, np.float32(HASHED_SCALE))
+    columns, rows, values = _features(*buffers(texts), *arguments(spelling("words")), NUM_FEATURES, np.float32(HASHED_SCALE))
     words = sparse.csr_matrix((values, columns, rows), shape=(len(rows) - 1, NUM_FEATURES))
     both = sparse.hstack([sparse.csr_matrix(dense), words]).tocsr()
     mean = targets.mean(axis=0)
@@ -89,61 +89,46 @@ def _add_dense(rows, weights, out):
 
 
 @nb.njit(nogil=True, cache=True)
-def _add_hashed(data, offsets, classes, weights, scale, out):
-    mask = np.uint64(weights.shape[0] - 1)
-    for document in range(len(offsets) - 1):
-        at, end = offsets[document], offsets[document + 1]
-        previous, count = np.uint64(0), 0
-        total = np.zeros(weights.shape[1], np.float32)
-        while at < end:
-            kind = classes[data[at]]
-            if kind not in (LETTER, WIDE):
-                at += 1
-                continue
-            value = np.uint64(0xCBF29CE484222325)
-            while at < end and (classes[data[at]] == LETTER or data[at] >= 0x80):
-                byte = data[at]
-                if 65 <= byte <= 90:
-                    byte += 32
-                value = (value ^ np.uint64(byte)) * np.uint64(0x100000001B3)
-                at += 1
-            word = mix(value)
-            one, two = word & mask, mix(word + previous * np.uint64(31)) & mask
-            for target in range(weights.shape[1]):
-                total[target] += weights[one, target] + weights[two, target]
-            previous, count = word, count + 2
-        if count:
-            for target in range(weights.shape[1]):
-                out[document, target] += scale * total[target] / np.float32(count) ** np.float32(0.5)
+def _slots_of(words, mask, slots):
+    """Features of a document's words and of pairs of neighbours; words without a letter have none. Returns how many."""
+    previous, count = np.uint64(0), 0
+    for word in words:
+        if word & LETTER:
+            slots[count] = np.int32((word >> np.uint64(3)) & mask)
+            slots[count + 1] = np.int32((mix(word + previous * np.uint64(31)) >> np.uint64(3)) & mask)
+            previous = word
+            count += 2
+    return count
 
 
 @nb.njit(nogil=True, cache=True)
-def _features(data, offsets, classes, num_features, scale):
-    """The same features as CSR arrays, for the fit; repeated entries are summed by the matrix."""
-    mask = np.uint64(num_features - 1)
-    room = int(offsets[-1] - offsets[0]) + 2
-    columns = np.empty(room, np.int32)
-    values = np.empty(room, np.float32)
-    rows = np.zeros(len(offsets), np.int64)
-    filled = 0
+def _add_hashed(content, offsets, low, wide, folds, punctuated, weights, scale, out):
+    mask = np.uint64(weights.shape[0] - 1)
+    most = room_for(offsets)
+    words, ends, slots = np.empty(most, np.uint64), np.empty(most, np.int64), np.empty(2 * most, np.int32)
     for document in range(len(offsets) - 1):
-        at, end = offsets[document], offsets[document + 1]
-        previous, begin = np.uint64(0), filled
-        while at < end:
-            kind = classes[data[at]]
-            if kind not in (LETTER, WIDE):
-                at += 1
-                continue
-            value = np.uint64(0xCBF29CE484222325)
-            while at < end and (classes[data[at]] == LETTER or data[at] >= 0x80):
-                byte = data[at]
-                if 65 <= byte <= 90:
-                    byte += 32
-                value = (value ^ np.uint64(byte)) * np.uint64(0x100000001B3)
-                at += 1
-            word = mix(value)
-            columns[filled], columns[filled + 1] = word & mask, mix(word + previous * np.uint64(31)) & mask
-            previous, filled = word, filled + 2
-        values[begin:filled] = scale / np.float32(max(filled - begin, 1)) ** np.float32(0.5)
-        rows[document + 1] = filled
-    return columns[:filled].copy(), rows, values[:filled].copy()
+        num = scan_words(content, offsets[document], offsets[document + 1], low, wide, folds, punctuated, words, ends)
+        count = _slots_of(words[:num], mask, slots)
+        for target in range(weights.shape[1]):
+            total = np.float32(0)
+            for index in range(count):
+                total += weights[slots[index], target]
+            if count:
+                out[document, target] += scale * total / np.float32(count) ** np.float32(0.5)
+
+
+@nb.njit(nogil=True, cache=True)
+def _features(content, offsets, low, wide, folds, punctuated, num_features, scale):
+    """The same features as CSR arrays, for the fit; repeated entries are summed by the matrix."""
+    most = room_for(offsets)
+    words, ends = np.empty(most, np.uint64), np.empty(most, np.int64)
+    room = int(offsets[-1] - offsets[0]) + 2 * len(offsets)
+    columns, values = np.empty(room, np.int32), np.empty(room, np.float32)
+    rows = np.zeros(len(offsets), np.int64)
+    for document in range(len(offsets) - 1):
+        begin = rows[document]
+        num = scan_words(content, offsets[document], offsets[document + 1], low, wide, folds, punctuated, words, ends)
+        count = _slots_of(words[:num], np.uint64(num_features - 1), columns[begin:])
+        values[begin : begin + count] = scale / np.float32(max(count, 1)) ** np.float32(0.5)
+        rows[document + 1] = begin + count
+    return columns[: rows[-1]].copy(), rows, values[: rows[-1]].copy()

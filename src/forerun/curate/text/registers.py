@@ -59,6 +59,37 @@ def word_bits(typingctx, array, index, punctuated):
 
 
 @intrinsic
+def bits_within(typingctx, array, index, first, count):
+    """Which of 64 bytes lie in `first .. first + count - 1`, one bit each. The caller knows that they are there."""
+
+    def codegen(context, builder, signature, arguments):
+        vector = ir.VectorType(_BYTE, _LANES)
+        loaded = builder.load(_pointer(context, builder, signature.args[0], arguments[0], arguments[1], vector))
+        loaded.align = 1
+        one = ir.VectorType(_BYTE, 1)
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), _LANES), [0] * _LANES)
+
+        def spread(value):
+            lane = builder.insert_element(ir.Constant(one, ir.Undefined), builder.trunc(value, _BYTE), ir.Constant(ir.IntType(32), 0))
+            return builder.shuffle_vector(lane, lane, zeros)
+
+        inside = builder.icmp_unsigned("<", builder.sub(loaded, spread(arguments[2])), spread(arguments[3]))
+        return builder.bitcast(inside, ir.IntType(64))
+
+    return types.uint64(array, types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def ones_in(typingctx, value):
+    """Bits that are set."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
 def trailing_zeros(typingctx, value):
     """Zero bits below the lowest one; 64 when there is none."""
 
