@@ -78,5 +78,5 @@ def auxiliary_loss(distribution: Float[Array, "E"], load: Int[Array, "E"]) -> Fl
 
     Source: Switch Transformer (arXiv:2101.03961, eq. 4); gradient flows through the probabilities only.
     """
-    share = load / jnp.maximum(load.sum(), 1)
+    share = load / jnp.maximum(load.sum(dtype=jnp.float32), 1)  # all assignments of a layer may pass 2^31
     return load.shape[0] * (share * distribution).sum()
