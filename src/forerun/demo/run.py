@@ -14,6 +14,7 @@ import msgspec
 
 from forerun.base import units
 from forerun.base.config import canonical_json
+from forerun.base.errors import DataError
 from forerun.base.files import write_atomic, write_json
 from forerun.base.lab import Lab
 from forerun.curate.build import build_store
@@ -91,7 +92,7 @@ def run_demo(lab: Lab, settings: DemoSettings, *, corpus: str, say: Callable[[st
         f"   {len(rungs)} rungs cost {units.percent(share)} of the big run's compute; the largest {units.percent(target_of(rungs[-1]).compute / target_of(big).compute)}"
     )
     clock.part("ladder", lambda: _ladder(lab, rungs))
-    promised: Forecast = clock.part("forecast", lambda: _forecast(lab, rungs, big, say))
+    promised: Forecast = clock.part("forecast", lambda: _forecast(lab, rungs, big, [cell.domain for cell in manifest.held_out], say))
     registration: Registration = clock.part("register", lambda: _register(lab, big, promised, share, say))
     report = functools.partial(
         write_report, lab.experiments / EXPERIMENT / "report.md", big, promised, share, quick=settings.quick, registration=registration.id
@@ -125,9 +126,16 @@ def _ladder(lab: Lab, rungs: list) -> None:
     run_ladder(rungs, lab, train=train, registration_of=lambda run: promise_rung(run, lab, owner="demo"))
 
 
-def _forecast(lab: Lab, rungs: list, big: Any, say: Callable[[str], None]) -> Forecast:
+def _forecast(lab: Lab, rungs: list, big: Any, domains: list[str], say: Callable[[str], None]) -> Forecast:
+    """The forecast that is promised; one of every domain is kept beside it, for the run's page."""
     answer = forecast(rungs_of(rungs, lab), target_of(big), compute="fit_compute", eval_name=f"{LADDER_METRIC}, held-out domains, dropless")
     keep(answer, lab.root)
+    for domain in domains:
+        metric = f"eval/{domain}/loss_nats"
+        try:
+            keep(forecast(rungs_of(rungs, lab, metric), target_of(big), compute="fit_compute", eval_name=metric), lab.root)
+        except DataError as error:
+            say(f"   no forecast of {domain}: {error}")
     say(f"   {LADDER_METRIC} will end at {answer.final.loss:.4f}, 90% interval {answer.final.low90:.4f} to {answer.final.high90:.4f}")
     return answer
 
