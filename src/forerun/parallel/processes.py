@@ -7,6 +7,7 @@ writes the record and the checkpoints.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from forerun.base.errors import CheckFailed, ConfigError, PlatformError
 
 COORDINATOR, COUNT, NUMBER = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 WORLD_SIZES = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")  # what srun and mpirun tell each of their processes
+STDOUT, STDERR = 1, 2
 INITIALIZATION_TIMEOUT_S = 120  # assumed: slow file systems start Python within a minute
 
 
@@ -36,6 +38,7 @@ def join(environment: Mapping[str, str] = os.environ) -> None:
     if count is not None and number is not None and not 0 <= number < count:
         raise ConfigError(f"{NUMBER} must lie in 0..{count - 1}, got {number}", hint=f"{COUNT} processes are counted from 0")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    _keep_output_for_data()
     try:
         jax.distributed.initialize(
             coordinator_address=environment.get(COORDINATOR),
@@ -87,6 +90,14 @@ def as_the_first(action: Callable[[], None], outcomes: tuple[type[Exception], ..
         if issubclass(kind, PlatformError):
             raise CheckFailed("the first process ended the run", hint="its message and the record say why")
         raise kind
+
+
+def _keep_output_for_data() -> None:
+    """Send what native libraries write to standard output (gloo's greetings) to standard error; Python's own output stays."""
+    sys.stdout.flush()
+    own = os.dup(STDOUT)
+    os.dup2(STDERR, STDOUT)
+    sys.stdout = os.fdopen(own, "w", encoding="utf-8")
 
 
 def _whole(environment: Mapping[str, str], name: str) -> int | None:

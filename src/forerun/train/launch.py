@@ -14,6 +14,7 @@ from forerun.base.errors import ConfigError
 FOLLOW_PARENT = "FORERUN_LAUNCHED"
 GRACE_S = 10.0  # assumed: enough to seal a journal
 POLL_S = 0.1
+STDIN = 0
 OTHER_DEVICES = "--xla_force_host_platform_device_count"
 
 
@@ -61,7 +62,7 @@ def follow_parent() -> None:
         return
 
     def watch() -> None:
-        sys.stdin.buffer.read()  # returns when the launcher's end of the pipe is closed
+        os.read(STDIN, 1)  # returns when the launcher's end of the pipe is closed
         os._exit(1)
 
     threading.Thread(target=watch, name="forerun-parent", daemon=True).start()
