@@ -35,11 +35,27 @@ function say(note: HTMLElement | null, words: string): void {
   if (note && note.textContent !== words) note.textContent = words;
 }
 
+/** Whether the run on this page was restarted or changed since the page was made: its figures have other marks. */
+function restarted(fresh: Document): boolean {
+  return [...document.querySelectorAll<HTMLElement>("figure[data-figure]")].some((figure) => {
+    const other = fresh.getElementById(figure.id)?.dataset.figure;
+    return other !== undefined && marks(other) !== marks(figure.dataset.figure ?? "{}");
+  });
+}
+
+function marks(spec: string): string {
+  return JSON.stringify((JSON.parse(spec) as { marks?: unknown }).marks ?? []);
+}
+
 /** Fetch this page again and put in what differs: regions, and the findings and tables of figures. Focus and open details stay. */
 export async function refresh(): Promise<void> {
   const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
   if (!answer.ok) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  if (restarted(fresh)) {
+    location.reload(); // steps were trained again: rows on this page are no longer part of the run; the address keeps the view
+    return;
+  }
   for (const region of document.querySelectorAll<HTMLElement>("[data-region]")) {
     const other = fresh.getElementById(region.id);
     if (other && other.innerHTML !== region.innerHTML && !region.contains(document.activeElement)) {

@@ -21,12 +21,6 @@ export async function points(rows: string, run: string, metric: string): Promise
   return decode(file, metadata, entry.rows, metric);
 }
 
-/** Forget what was read: the run has gone on in a way that rows alone do not tell. */
-export function forget(): void {
-  indexes.clear();
-  files.clear();
-}
-
 /** Two columns of a Parquet file as numbers. */
 export async function decode(
   file: AsyncBuffer,

@@ -120,7 +120,15 @@ def lab_signature(lab: Lab) -> tuple[object, ...]:
     """What changes whenever a file the site shows is written."""
     runs = tuple((path.parent.name, signature_of(path.parent)) for path in sorted(lab.runs.glob("*/run.json")))
     others = [*lab.forecasts.glob("*.json"), *lab.manifests.glob("*.json"), *lab.experiments.glob("*/report.md"), lab.ledger]
-    return runs, tuple((str(path), path.stat().st_mtime_ns) for path in sorted(others) if path.exists())
+    return runs, tuple((str(path), _changed_at(path)) for path in sorted(others))
+
+
+def _changed_at(path: Path) -> int:
+    """Nanoseconds; 0 when the file is not there, or no longer."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def read_lab(lab: Lab, planner: Planner, *, before: LabFiles | None = None, now: float | None = None) -> LabFiles:
