@@ -8,7 +8,7 @@ from http.server import ThreadingHTTPServer
 from threading import Thread
 
 import pytest
-from browsing import QuietHandler, until
+from browsing import ROOT, QuietHandler, until
 
 from atlas_labs import HOSTILE, data_lab
 from forerun.dashboard.atlas.table import import_table
@@ -17,6 +17,8 @@ from forerun.dashboard.lab_files import Planner
 from forerun.plan.page_inputs import page_inputs, plan_of, planned_of
 
 pytestmark = pytest.mark.browser
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
 @pytest.fixture(scope="module")
@@ -143,3 +145,22 @@ def test_every_page_is_whole_without_scripts(site, open_page):
     for name in ("index.html", "pairs.html", "mixture.html", "files.html"):
         page = open_page(f"{url}/data/{keys['plain']}/{name}", java_script_enabled=False)
         assert page.locator("table tbody tr").count() > 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_the_pages_of_a_data_set(site, open_page, scheme):
+    if not AXE.exists():
+        pytest.skip("needs web/node_modules (npm ci), 2026-11")
+    url, keys = site
+    root = f"{url}/data/{keys['plain']}"
+    page = open_page(f"{root}/pairs.html", color_scheme=scheme)
+    first_pair = page.get_attribute("[data-filter] tbody a", "href")
+    names = ["index.html?topic=oven", "mixture.html", "pairs.html", first_pair, "contamination.html", "provenance.html", "files.html"]
+    names += ["domains/astronomy.html", "sources/encyclopedia.html", "../harrier/index.html"]
+    for name in names:
+        page.goto(f"{root}/{name}")
+        page.evaluate("document.querySelectorAll('details').forEach((details) => (details.open = true))")
+        page.evaluate(AXE.read_text(encoding="utf-8") + "; undefined")
+        found = page.evaluate("(rules) => axe.run(document, {runOnly: rules})", RULES)
+        told = [(one["id"], [node["target"] for node in one["nodes"]][:3]) for one in found["violations"]]
+        assert told == [], f"{name} ({scheme}): {told}"

@@ -69,16 +69,22 @@ def content(lab: Lab, book: Book, domain: str, sources: Mapping[str, SourceView]
             else []
         ),
         table(heads, buckets, caption="Quality against the whole"),
-        *_checks(book, domain),
+        *_checks(lab, book, domain),
         *_composition(book, domain, tokens, sources, desk),
         *(_places(lab, book, domain, desk) if book.digest else []),
         *(_documents(lab, book, domain) if book.digest else []),
     ]
 
 
-def _checks(book: Book, domain: str) -> list[Piece]:
+def _checks(lab: Lab, book: Book, domain: str) -> list[Piece]:
+    """How well the domain hangs together, and how well all do."""
     report = book.reports.get("cluster", {})
+    own = coherence(lab, book, domain) if book.digest else None
     said: list[Piece] = []
+    if own is not None:
+        usual = report.get("mean_cosine_to_fine")
+        words = [", all domains ", number(float(usual), "domain_cosine")] if usual is not None else []
+        said.append(paragraph("Coherence: mean cosine of a document to its fine cluster ", number(own, "domain_cosine"), *words, "."))
     test = report.get("intruder_test")
     if isinstance(test, Mapping) and "accuracy" in test:
         said.append(
@@ -90,15 +96,22 @@ def _checks(book: Book, domain: str) -> list[Piece]:
                 f" of {test.get('num_trials', '?')} trials; guessing would find {float(test.get('chance', 0)):.0%}.",
             )
         )
-    if "mean_cosine_to_fine" in report:
-        said.append(
-            paragraph(
-                "Mean cosine of a document to its fine cluster, all domains: ",
-                number(float(report["mean_cosine_to_fine"]), "domain_cosine"),
-                ".",
-            )
-        )
     return said
+
+
+def coherence(lab: Lab, book: Book, domain: str) -> float | None:
+    """Mean cosine of a domain's documents to their fine cluster, each cell's uniform sample standing for its documents."""
+    drawn = samples(lab, book)
+    if "domain_cosine" not in drawn.column_names:
+        return None
+    total = weight = 0.0
+    for cell in book.cells:
+        if cell.domain == domain:
+            rows = drawn.filter(pc.and_(pc.equal(drawn["cell"], cell.name), pc.equal(drawn["kind"], UNIFORM_KIND)))
+            mean = pc.mean(rows["domain_cosine"]).as_py()
+            if mean is not None:
+                total, weight = total + mean * (cell.num_documents or 0), weight + (cell.num_documents or 0)
+    return total / weight if weight else None
 
 
 def _composition(book: Book, domain: str, tokens: int, sources: Mapping[str, SourceView], desk: Desk) -> list[Piece]:

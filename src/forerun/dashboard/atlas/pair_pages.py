@@ -91,7 +91,7 @@ def _histogram(scores: np.ndarray) -> Figure:
         y_label="documents removed",
         lines=(Line(x=x, y=y, label="removed documents", style=0),),
     )
-    return Figure(key="containment", chart=chart)
+    return Figure(key="containment", chart=chart, interactive=False)
 
 
 def pair_content(lab: Lab, book: Book, pair: Pair, desk: Desk) -> list[Piece]:
@@ -103,16 +103,20 @@ def pair_content(lab: Lab, book: Book, pair: Pair, desk: Desk) -> list[Piece]:
         (desk.term("containment", "containment"), number(float(row["containment"]), "containment")),
         (desk.term("jaccard", "jaccard"), number(float(row["jaccard"]), "jaccard")),
         (desk.term("cluster", "cluster_size"), number(int(row["cluster_size"]), "cluster_size")),
-        *((name.replace("_", " "), int(row[name])) for name in ("novel_grams", "novel_words", "comparisons") if row.get(name) is not None),
+        *(
+            (name.replace("_", " "), f"{row[name]:,}")
+            for name in ("novel_grams", "novel_words", "comparisons")
+            if row.get(name) is not None
+        ),
     ]
     said = reviews(lab, book).get((pair.kind, pair.id), {})
     return [
         navigation(book, desk),
-        table(["", ""], facts, caption="How it was decided"),
+        table(["what", "value"], facts, caption="How it was decided"),
         *(paragraph(f"{reviewer} says: {judgement}.") for reviewer, judgement in sorted(said.items())),
         side_by_side(
             (f"{'Removed' if pair.kind == REMOVED else 'Kept'}: {row['source']}", pair.id, left),
-            (f"Holds it: {row['kept_source']}", row["kept_id"], right),
+            (f"{'Holds it' if pair.kind == REMOVED else 'Compared with'}: {row['kept_source']}", row["kept_id"], right),
         ),
     ]
 

@@ -51,7 +51,7 @@ def content(book: Book, runs: Sequence[tuple[str, Mapping[str, Any]]], desk: Des
         paragraph("What one document went through: ", tag("code", f"forerun data explain {book.key} ID"), class_="lead"),
         navigation(book, desk),
         table(heads, steps, caption="From raw documents to the store"),
-        table(["", ""], facts, caption="Digests and counts"),
+        table(["what", "value"], facts, caption="Digests and counts"),
         *([table(["document", "cell", "tokens", "reason"], gone, caption="Removed since the store was built")] if gone else []),
         *([table(["run", "mixture phases"], readers, caption="Runs that read it")] if readers else []),
     ]

@@ -54,7 +54,7 @@ def content(lab: Lab, book: Book, source: SourceView, desk: Desk) -> list[Piece]
         ),
         navigation(book, desk),
         *(paragraph(tag("strong", "Look here: "), flag, ".") for flag in source.flags),
-        table(["", "stated"], facts, caption="What the source says of itself"),
+        table(["what", "stated"], facts, caption="What the source says of itself"),
         _funnel(lab, book, source, desk),
         *([spread] if source.num_documents else []),
         *([table(["bucket", "tokens", "share"], quality, caption=f"Over {NUM_QUALITIES} quality buckets")] if quality else []),
@@ -102,4 +102,4 @@ def _funnel(lab: Lab, book: Book, source: SourceView, desk: Desk) -> Markup:
         rows.append(("dropped, for reasons whose folders are not here", number(unexplained, "num_documents")))
     rows.append(("held out for evaluation, or removed since", number(max(stored - source.num_documents, 0), "num_documents")))
     rows.append(("in the training cells", number(source.num_documents, "num_documents")))
-    return table(["", desk.term("documents", "num_documents")], rows, caption="What became of its documents")
+    return table(["what became of them", desk.term("documents", "num_documents")], rows, caption="What became of its documents")
