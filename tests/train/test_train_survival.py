@@ -159,3 +159,10 @@ def test_suites_on_disk_become_rows_by_folder_or_by_file(done, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="holds no text"):
         suite_rows(tmp_path / "empty", store, 32, 8)
+
+
+def test_a_mirror_nobody_knows_is_refused_before_anything_is_written(done):
+    lab, config = done
+    with pytest.raises(ConfigError, match="--mirror must be one of wandb, trackio"):
+        train(config, lab, run_id="mirrored", registration=None, quiet=True, mirror="tensorboard")
+    assert not lab.run("mirrored").exists()

@@ -21,6 +21,7 @@ def train(
     stop_at_step: Annotated[int, typer.Option(help="Stop after this step and keep its checkpoint for ever; 0 goes to the end.")] = 0,
     watchdog_s: Annotated[float, typer.Option(help="End the process, stacks written, when one phase lasts longer; 0 never.")] = 0.0,
     processes: Annotated[int, typer.Option(help="Share the mesh out over this many processes of this machine.")] = 1,
+    mirror: Annotated[str, typer.Option(help="Send every row to another tracker too: wandb or trackio.")] = "",
     lab: LabOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
@@ -46,7 +47,15 @@ def train(
     join()
     from forerun.train.loop import train as run
 
-    result = run(config, place, run_id=run_id or config.name, registration=registration, stop_after=stop_at_step, watchdog_s=watchdog_s)
+    result = run(
+        config,
+        place,
+        run_id=run_id or config.name,
+        registration=registration,
+        stop_after=stop_at_step,
+        watchdog_s=watchdog_s,
+        mirror=mirror,
+    )
     if not is_first():
         return
     if as_json:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from forerun.base.errors import ConfigError
@@ -15,17 +16,22 @@ from forerun.base.errors import ConfigError
 KINDS = ("wandb", "trackio")
 
 
+def tracker_of(kind: str) -> ModuleType:
+    """The tracker's module. Raises: ConfigError when the kind is unknown or its package is not installed."""
+    if kind not in KINDS:
+        raise ConfigError(f"--mirror must be one of {', '.join(KINDS)}, got {kind!r}", hint="leave it out to keep the record only")
+    try:
+        return importlib.import_module(kind)
+    except ImportError:
+        raise ConfigError(f"--mirror {kind} needs the package {kind}", hint=f"pip install {kind}") from None
+
+
 class Mirror:
     """Sends rows on. `send` never raises: it returns the words of a failure, once, and then stays silent."""
 
     def __init__(self, kind: str, *, project: str, run_id: str, folder: Path, config: Mapping[str, Any] | None = None) -> None:
         """Start the tracker's run. Raises: ConfigError when the kind is unknown or its package is not installed."""
-        if kind not in KINDS:
-            raise ConfigError(f"--mirror must be one of {', '.join(KINDS)}, got {kind!r}", hint="leave it out to keep the record only")
-        try:
-            self._tracker = importlib.import_module(kind)
-        except ImportError:
-            raise ConfigError(f"--mirror {kind} needs the package {kind}", hint=f"pip install {kind}") from None
+        self._tracker = tracker_of(kind)
         options: dict[str, Any] = (
             {"dir": str(folder), "id": run_id, "resume": "allow"} if kind == "wandb" else {"embed": False, "resume": "allow"}
         )

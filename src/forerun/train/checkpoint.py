@@ -6,8 +6,11 @@ a checkpoint without a manifest is half-written and does not exist.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
+import os
 import shutil
 import threading
 import time
@@ -69,8 +72,10 @@ class Checkpoints:
         milestones: frozenset[int] = frozenset(),
         timeout_s: float = 600.0,
     ) -> None:
+        import absl.logging
         import orbax.checkpoint as ocp
 
+        absl.logging.set_verbosity(absl.logging.FATAL)  # orbax logs a page of stacks for a full disk; what it says is in the outcome
         self.folder, self._config_digest = folder, config_digest
         self._num_rolling, self._milestones, self._timeout_s = max(1, num_rolling), milestones, timeout_s
         self._orbax = ocp.StandardCheckpointer(multiprocessing_options=_alone(jax.process_index(), jax.process_count()))
@@ -134,10 +139,11 @@ class Checkpoints:
                 self._restore(step, arrays)
             self._forget_old()
         except (OSError, ValueError, RuntimeError, StorageError, CheckpointError) as error:
-            problem = f"{type(error).__name__}: {error}".splitlines()[0][:300]
-            if place.is_dir():
-                (place / MANIFEST).unlink(missing_ok=True)
-            shutil.rmtree(place, ignore_errors=True)
+            problem = _in_words(error, place)
+            with contextlib.suppress(OSError):  # the storage that refused the save may refuse the clearing away too
+                if place.is_dir():
+                    (place / MANIFEST).unlink(missing_ok=True)
+                shutil.rmtree(place, ignore_errors=True)
         self._outcome = Outcome(step, time.perf_counter() - self._began, problem)
 
     def steps(self) -> list[int]:
@@ -241,6 +247,15 @@ def _alone(process: int, num_processes: int) -> Any:
     if num_processes == 1:
         return MultiprocessingOptions()
     return MultiprocessingOptions(primary_host=process, active_processes={process}, barrier_sync_key_prefix=f"process_{process}")
+
+
+def _in_words(error: Exception, place: Path) -> str:
+    """One line; of orbax's long ones only what the operating system said."""
+    text = str(error)
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO):
+        if os.strerror(number) in text and not isinstance(error, StorageError):
+            return f"cannot write {place}: {os.strerror(number)}"
+    return f"{type(error).__name__}: {text}".splitlines()[0][:300]
 
 
 def _described(arrays: Any) -> Iterator[tuple[str, dict[str, Any]]]:

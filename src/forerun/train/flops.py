@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 
 from forerun.base.errors import CheckFailed
@@ -39,7 +39,7 @@ def compiled_flops(program: str) -> float:
 
     A loop whose trip count XLA does not know counts once.
     """
-    own: Counter[str] = Counter()
+    own: defaultdict[str, float] = defaultdict(float)
     calls: dict[str, list[tuple[str, int]]] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     entry = computation = ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 import jax
+import msgspec
 from jax.sharding import Mesh
 
 from forerun.base.config import digest_of
@@ -25,6 +26,7 @@ from forerun.parallel.config import check_header_ids
 from forerun.parallel.mesh import build_mesh
 from forerun.parallel.processes import as_the_first, is_first, on_host, wait_for_all
 from forerun.record.journal import Journal
+from forerun.record.mirror import Mirror, tracker_of
 from forerun.record.reader import open_run
 from forerun.record.run import load_run, start_run
 from forerun.registry.live import LiveRules
@@ -79,6 +81,7 @@ def train(
     stop_after: int = 0,
     changed: str = "",
     watchdog_s: float = 0.0,
+    mirror: str = "",
 ) -> RunResult:
     """Train a run to its end, from its newest good checkpoint if there is one; the same call continues a killed run.
 
@@ -87,9 +90,12 @@ def train(
         stop_after: last step of this call: the state there is kept for ever, for an amendment or a fork; 0 goes to the end.
         changed: of an unregistered run, what differs from the config it was started with; registered runs have it from their amendment.
         watchdog_s: longest any phase may last before the process writes its stacks and ends; 0 waits for ever.
+        mirror: another tracker that gets every row too, `wandb` or `trackio`; its project is named as the lab's folder.
     Raises: CheckFailed when the run ends as crashed under its own policy; ConfigError when it cannot start.
     """
     began = time.perf_counter()
+    if mirror:
+        tracker_of(mirror)
     mesh = mesh_of(config)
     keep_heap_between_steps()
     jax.config.update("jax_compilation_cache_dir", str(lab.root / "cache" / "compiled"))
@@ -97,7 +103,7 @@ def train(
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     store = open_store(lab, config.data.manifest)
     last = min(stop_after or config.train.num_steps, config.train.num_steps)
-    run = _Run(config, lab, store, mesh, run_id, last, changed, registration, on_eval, quiet, watchdog_s)
+    run = _Run(config, lab, store, mesh, run_id, last, changed, registration, on_eval, quiet, watchdog_s, mirror)
     while True:
         try:
             num_steps, evaluation = run.attempt()
@@ -121,6 +127,7 @@ class _Run:
     on_eval: OnEval | None
     quiet: bool
     watchdog_s: float
+    mirror: str
 
     def attempt(self) -> tuple[int, dict[str, float]]:
         """Steps finished and the last evaluation. Raises: Rewound after a bad step under the policy `rewind`."""
@@ -145,9 +152,8 @@ class _Run:
             self._open_segment(config_digest, first, change)
         wait_for_all("the run is open")
         rules = live_rules(config, registration, open_run(run_dir))
-        journal_of = Journal if is_first() else SignsOfLife
         with (
-            journal_of(run_dir, jax.process_index()) as journal,
+            self._journal() as journal,
             Pulse(journal, rank=jax.process_index(), watchdog_s=self.watchdog_s) as pulse,
         ):
             promised = registration.id if registration else None
@@ -171,6 +177,21 @@ class _Run:
             else:
                 journal.event("stopped", self.last, reason="asked to stop here")
         return self.last, evaluation
+
+    def _journal(self) -> Journal | SignsOfLife:
+        run_dir, rank = self.lab.run(self.run_id), jax.process_index()
+        if not is_first():
+            return SignsOfLife(run_dir, rank)
+        if not self.mirror:
+            return Journal(run_dir, rank)
+        copy = Mirror(
+            self.mirror,
+            project=self.lab.root.resolve().name,
+            run_id=self.run_id,
+            folder=run_dir,
+            config=msgspec.to_builtins(self.config),
+        )
+        return Journal(run_dir, rank, mirror=copy)
 
     def _open_segment(self, config_digest: str, first: int, change: str) -> None:
         config, registration, run_dir = self.config, self.registration, self.lab.run(self.run_id)
