@@ -7,6 +7,8 @@ Memory and traffic grow with the number of shards, whatever the routing.
 
 from __future__ import annotations
 
+import functools
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -14,9 +16,10 @@ from forerun.kernels.grouped_matmul import swiglu
 from forerun.kernels.slots import from_slots, to_slots
 from forerun.parallel.config import TransportConfig
 from forerun.parallel.contract import ExpertParams, Traffic
-from forerun.parallel.decision import admit, most_rows
-from forerun.parallel.layout import in_blocks, rows_per_block, slot_map
+from forerun.parallel.decision import admit, buffer_rows, num_rounds
+from forerun.parallel.layout import in_blocks, num_slots, rows_per_block, slot_map, window
 from forerun.parallel.order import sort_by_expert
+from forerun.parallel.rounds import sum_over_rounds
 from forerun.parallel.shards import Axes, gathered, num_shards, summed_to_own
 from forerun.parallel.weights import renormalized, traffic_of
 
@@ -43,23 +46,35 @@ def run_experts(
     mine = gathered(admission.kept, axes).reshape(-1, top_k) & (local_index >= 0) & (local_index < own_experts)
     local_index = jnp.clip(local_index, 0, own_experts - 1)
     order = sort_by_expert(local_index, mine, own_experts)
-    num_rows = most_rows(num_tokens, top_k, own_experts, shards, config)
-    blocks = in_blocks(order.load, num_rows, rows_per_block(num_rows, own_experts))
-    slots = slot_map(
-        order.assignment,
-        source=order.start[blocks.expert_of_slot] + blocks.rank_of_slot,
-        filled=blocks.filled,
-        slot_of_assignment=blocks.first_slot[local_index] + order.rank,
-        kept=mine,
-    )
-    buffer = to_slots(all_rows, slots).reshape(blocks.expert_of_block.shape[0], -1, rows.shape[-1])
-    out = swiglu(buffer, *experts, blocks.expert_of_block).reshape(-1, rows.shape[-1])
-    shares = from_slots(out.astype(jnp.float32), all_weight, slots).reshape(shards, num_tokens, -1)
+    size = buffer_rows(num_tokens, top_k, own_experts, shards, config)
+    rounds = num_rounds(admission, size, config, axes)
+    block = rows_per_block(size, own_experts)
+    one_round = functools.partial(_one_round, size=size, block=block)
+    shares = sum_over_rounds(one_round, rounds, (all_rows, all_weight, experts), (order, local_index, mine))
     traffic = traffic_of(
         admission,
         valid,
         axes,
         rows_sent=(shards - 1) * num_tokens,
-        rows_executed=blocks.filled.size,
+        rows_executed=rounds * num_slots(size, own_experts, block),
     )
-    return summed_to_own(shares, axes).astype(rows.dtype), traffic
+    return summed_to_own(shares.reshape(shards, num_tokens, -1), axes).astype(rows.dtype), traffic
+
+
+def _one_round(number, arrays, indices, *, size: int, block: int) -> Float[Array, "S*T d"]:
+    """What this shard's experts add to all rows of the group, from the next `size` rows they got."""
+    rows, weight, experts = arrays
+    order, local_index, mine = indices
+    part = window(order.load, number, size)
+    blocks = in_blocks(part.count, size, block)
+    rank = order.rank - part.skip[local_index]
+    slots = slot_map(
+        order.assignment,
+        source=(order.start + part.skip)[blocks.expert_of_slot] + blocks.rank_of_slot,
+        filled=blocks.filled,
+        slot_of_assignment=blocks.first_slot[local_index] + rank,
+        kept=mine & (rank >= 0) & (rank < part.count[local_index]),
+    )
+    buffer = to_slots(rows, slots).reshape(blocks.expert_of_block.shape[0], block, -1)
+    out = swiglu(buffer, *experts, blocks.expert_of_block).reshape(-1, rows.shape[-1])
+    return from_slots(out.astype(jnp.float32), weight, slots)

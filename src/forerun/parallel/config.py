@@ -49,8 +49,8 @@ class TransportConfig:
     receiver: Literal["expert", "shard"] = "expert"
     """Whose slots these are: each expert's own, or shared by all experts of a shard (fewer drops, same memory)."""
     sender_factor: float = 1.15
-    """Rows a buffer of `fixed_cells` and `pooled_wave` holds over the balanced load. Under `sender_receiver` what does not fit is
-    dropped; otherwise it travels in a further round."""
+    """Rows that buffers hold over the balanced load: cells, pools, and without a capacity those of `all_gather` and `ragged`. Under
+    `sender_receiver` pools drop what does not fit; otherwise it travels in a further round."""
     num_waves: int = 3
     """Waves of `pooled_wave`; under `water_filling` the least there are."""
     drop_rule: DropRule = "water_filling"

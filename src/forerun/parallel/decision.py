@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Int
 from forerun.parallel import two_stage
 from forerun.parallel.config import TransportConfig, rows_within
 from forerun.parallel.order import ExpertOrder, sort_by_expert
-from forerun.parallel.shards import Axes, gathered, num_shards, own_shard
+from forerun.parallel.shards import Axes, gathered, largest, num_shards, own_shard
 
 LARGEST_COUNT = 1 << 31  # derived: counts of one layer and group are int32; layers and steps are summed in 64 bits on the host
 
@@ -74,18 +74,26 @@ def admit(
     return Admission(order=order, admitted=admitted, starts=starts, kept=kept, load=load, own=own)
 
 
-def most_rows(num_tokens: int, top_k: int, own_experts: int, shards: int, config: TransportConfig) -> int:
-    """Rows that can be admitted to one shard's experts together, at the very most; the static size of a buffer for all of them."""
+def buffer_rows(num_tokens: int, top_k: int, own_experts: int, shards: int, config: TransportConfig) -> int:
+    """Rows of a receiver's buffer: with a capacity, all that can be admitted to its experts together; dropless, those of one round."""
     wanted = shards * num_tokens * min(top_k, own_experts)
     num_assignments = shards * num_tokens * top_k
     if not config.capacity_factor:
-        return wanted
+        return min(wanted, rows_within(num_assignments, config.sender_factor, shards))
     if config.drop_rule == "sender_receiver":
         per_wave = rows_within(num_assignments, config.capacity_factor, own_experts * shards * config.num_waves)
         return min(wanted, own_experts * config.num_waves * per_wave)
     if config.receiver == "shard":
         return min(wanted, rows_within(num_assignments, config.capacity_factor, shards))
     return min(wanted, own_experts * rows_within(num_assignments, config.capacity_factor, own_experts * shards))
+
+
+def num_rounds(admission: Admission, rows: int, config: TransportConfig, axes: Axes) -> Int[Array, ""] | int:
+    """Rounds of `rows` rows that the fullest receiver of the mesh needs: one under a capacity, whose buffer holds them all."""
+    if config.capacity_factor:
+        return 1
+    of_receiver = admission.admitted.sum(0).reshape(admission.admitted.shape[0], -1).sum(1)
+    return largest(-(-of_receiver.max() // rows), axes)
 
 
 def water_fill(wanted: Int[Array, "S E"], num_receivers: int, limit: Int[Array, ""], step: Int[Array, ""] | int) -> Int[Array, "S E"]:

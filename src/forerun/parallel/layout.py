@@ -38,7 +38,7 @@ def rows_per_block(num_rows: int, num_experts: int) -> int:
 def in_blocks(load: Int[Array, "G"], num_rows: int, block: int) -> Blocks:
     """Lay out `load[g]` rows of each expert, at most `num_rows` together, in blocks of `block` rows."""
     num_experts = load.shape[0]
-    num_blocks = -(-num_rows // block) + num_experts
+    num_blocks = num_slots(num_rows, num_experts, block) // block
     blocks_until = jnp.cumsum(-(-load // block))
     expert_of_block = jnp.minimum(
         jnp.searchsorted(blocks_until, jnp.arange(num_blocks), side="right", method="compare_all"), num_experts - 1
@@ -52,6 +52,26 @@ def in_blocks(load: Int[Array, "G"], num_rows: int, block: int) -> Blocks:
         rank_of_slot=rank.reshape(-1),
         filled=(rank < load[expert_of_block][:, None]).reshape(-1),
     )
+
+
+def num_slots(num_rows: int, num_experts: int, block: int) -> int:
+    """Slots that `in_blocks` lays out."""
+    return (-(-num_rows // block) + num_experts) * block
+
+
+class Window(NamedTuple):
+    """The part of each expert's rows that one of several rounds takes, rows of all experts being counted one after the other."""
+
+    skip: Int[Array, "G"]
+    """Rows of earlier rounds."""
+    count: Int[Array, "G"]
+
+
+def window(load: Int[Array, "G"], number: Int[Array, ""], size: int) -> Window:
+    """Round `number` of `size` rows each."""
+    begin = jnp.cumsum(load) - load
+    skip = jnp.clip(number * size - begin, 0, load)
+    return Window(skip, jnp.clip((number + 1) * size - begin, 0, load) - skip)
 
 
 def slot_map(

@@ -26,7 +26,7 @@ from forerun.parallel import two_stage
 from forerun.parallel.config import TransportConfig, check_header_ids, rows_within
 from forerun.parallel.contract import ExpertParams, Traffic
 from forerun.parallel.decision import Admission, admit
-from forerun.parallel.layout import Moves, in_blocks, moved, moves_to, rows_per_block
+from forerun.parallel.layout import Moves, in_blocks, moved, moves_to, num_slots, rows_per_block
 from forerun.parallel.rounds import sum_over_rounds
 from forerun.parallel.shards import Axes, exchanged, group_sum, largest, num_shards
 from forerun.parallel.weights import renormalized, traffic_of
@@ -67,7 +67,7 @@ def run_experts(
     else:
         buffer_rows = 0
         dealt, num_waves = _water_filled(admission, expert_index, pool, config, axes)
-        executed = _block_rows(shards * pool, own_experts)
+        executed = num_slots(shards * pool, own_experts, rows_per_block(shards * pool, own_experts))
     if config.renormalize_survivors:
         weight = renormalized(weight, admission.kept)
     one_wave = functools.partial(_one_wave, pool=pool, buffer_rows=buffer_rows, axes=axes)
@@ -151,11 +151,6 @@ def _computed(
     moves = moves_to(first_slot + rank, here, blocks.filled.size)
     buffer = moved(received, moves).reshape(blocks.expert_of_block.shape[0], -1, width)
     return swiglu(buffer, *experts, blocks.expert_of_block).reshape(-1, width), moves
-
-
-def _block_rows(num_rows: int, own_experts: int) -> int:
-    block = rows_per_block(num_rows, own_experts)
-    return (-(-num_rows // block) + own_experts) * block
 
 
 def _header_rows(pool: int, width: int) -> int:

@@ -22,9 +22,10 @@ from forerun.kernels.grouped_matmul import swiglu
 from forerun.kernels.slots import SlotMap, from_slots, to_slots
 from forerun.parallel.config import TransportConfig
 from forerun.parallel.contract import ExpertParams, Traffic
-from forerun.parallel.decision import Admission, admit, most_rows
-from forerun.parallel.layout import in_blocks, rows_per_block
+from forerun.parallel.decision import Admission, admit, buffer_rows, num_rounds
+from forerun.parallel.layout import in_blocks, num_slots, rows_per_block, window
 from forerun.parallel.mesh import EXPERT_AXIS
+from forerun.parallel.rounds import sum_over_rounds
 from forerun.parallel.shards import Axes, gathered, num_shards
 from forerun.parallel.weights import renormalized, traffic_of
 
@@ -70,47 +71,66 @@ def run_experts(
     shards, own_experts = num_shards(axes), experts.w_gate.shape[0]
     num_tokens, top_k = expert_index.shape
     admission = admit(expert_index, valid, own_experts * shards, config, axes, step)
-    num_rows = most_rows(num_tokens, top_k, own_experts, shards, config)
-    block = rows_per_block(num_rows, own_experts)
-    pieces = pieces_of(admission, block)
-    own_load = admission.admitted.sum(0).reshape(shards, -1)[admission.own]
-    blocks = in_blocks(own_load, num_rows, block)
-    slots = _sorted_slots(admission, expert_index)
+    size = buffer_rows(num_tokens, top_k, own_experts, shards, config)
+    rounds = num_rounds(admission, size, config, axes)
+    block = rows_per_block(size, own_experts)
     if config.renormalize_survivors:
         weight = renormalized(weight, admission.kept)
-    buffer = exchange(to_slots(rows, slots), pieces, blocks.filled.size, axes)
-    out = swiglu(buffer.reshape(blocks.expert_of_block.shape[0], block, -1), *experts, blocks.expert_of_block)
-    returned = exchange(out.reshape(buffer.shape), pieces.back(), expert_index.size, axes)
-    own_pieces = pieces.size.reshape(shards, -1).sum(1)
+    one_round = functools.partial(_one_round, size=size, block=block, axes=axes)
+    slots = _sorted_slots(admission, expert_index)
+    out = sum_over_rounds(one_round, rounds, (rows, weight, experts), (admission, slots))
+    to_shard = admission.admitted[admission.own].reshape(shards, -1).sum(1)
     traffic = traffic_of(
         admission,
         valid,
         axes,
-        rows_sent=own_pieces.sum() - own_pieces[admission.own],
-        rows_executed=blocks.filled.size,
+        rows_sent=to_shard.sum() - to_shard[admission.own],
+        rows_executed=rounds * num_slots(size, own_experts, block),
     )
-    return from_slots(returned.astype(jnp.float32), weight, slots).astype(rows.dtype), traffic
+    return out.astype(rows.dtype), traffic
 
 
-def pieces_of(admission: Admission, block: int) -> Pieces:
-    """One piece per expert and sender; experts begin at whole blocks of the receiver, senders follow each other within an expert."""
-    admitted, starts, own = admission.admitted, admission.starts, admission.own
+def _one_round(number, arrays, indices, *, size: int, block: int, axes: Axes) -> Float[Array, "T d"]:
+    """What the next `size` rows of every receiver add to the rows of this shard."""
+    rows, weight, experts = arrays
+    admission, slots = indices
+    pieces, own_count = pieces_of(admission, number, size, block)
+    blocks = in_blocks(own_count, size, block)
+    buffer = exchange(to_slots(rows, slots), pieces, blocks.filled.size, axes)
+    out = swiglu(buffer.reshape(blocks.expert_of_block.shape[0], block, -1), *experts, blocks.expert_of_block)
+    returned = exchange(out.reshape(buffer.shape), pieces.back(), slots.token_of_slot.shape[0], axes)
+    return from_slots(returned.astype(jnp.float32), weight, slots)
+
+
+def pieces_of(admission: Admission, number: Int[Array, ""], size: int, block: int) -> tuple[Pieces, Int[Array, "L"]]:
+    """One piece per expert and sender, and how many rows each of this shard's experts gets, in round `number` of `size` rows a shard.
+
+    Experts begin at whole blocks of the receiver, senders follow each other within an expert.
+    """
+    admitted, own = admission.admitted, admission.own
     shards = admitted.shape[0]
-    padded = (-(-admitted.sum(0) // block) * block).reshape(shards, -1)
+    part = jax.vmap(lambda load: window(load, number, size))(admitted.sum(0).reshape(shards, -1))
+    skip = part.skip.reshape(-1)
+    before = jnp.cumsum(admitted, 0) - admitted
+    first = jnp.clip(skip - before, 0, admitted)
+    count = jnp.clip(skip + part.count.reshape(-1) - before, 0, admitted) - first
+    padded = -(-part.count // block) * block
     first_slot = (jnp.cumsum(padded, 1) - padded).reshape(-1)
-    landing = first_slot + jnp.cumsum(admitted, 0) - admitted
+    landing = first_slot + jnp.cumsum(count, 0) - count
+    starts = admission.starts + first
 
     def for_own_experts(table: Int[Array, "S E"]) -> Int[Array, "U"]:
         return table.reshape(shards, shards, -1)[:, own].reshape(-1)
 
-    return Pieces(
+    pieces = Pieces(
         leave=starts[own],
-        size=admitted[own],
+        size=count[own],
         land=landing[own],
         come_from=for_own_experts(starts),
-        come_size=for_own_experts(admitted),
+        come_size=for_own_experts(count),
         come_to=for_own_experts(landing),
     )
+    return pieces, part.count[own]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))

@@ -18,9 +18,11 @@ OneRound = Callable[[Int[Array, ""], Any, Any], Array]
 def sum_over_rounds(one_round: OneRound, num_rounds: Int[Array, ""] | int, arrays: Any, indices: Any) -> Array:
     """The sum of all rounds.
 
-    A fixed number of rounds is unrolled, so that a scheduler may overlap one round's transfer with another's products. A counted
-    number runs as a loop. Either way the backward pass makes each round again from the arrays and keeps nothing between rounds.
+    One round is simply done. A fixed number of rounds is unrolled, so that a scheduler may overlap one round's transfer with another's products. A counted
+    number runs as a loop. With more than one, the backward pass makes each round again from the arrays and keeps nothing between rounds.
     """
+    if isinstance(num_rounds, int) and num_rounds == 1:
+        return one_round(jnp.int32(0), arrays, indices)
     if isinstance(num_rounds, int):
         again = jax.checkpoint(one_round)
         return functools.reduce(jnp.add, [again(jnp.int32(number), arrays, indices) for number in range(num_rounds)])
