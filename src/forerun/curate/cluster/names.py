@@ -1,7 +1,7 @@
 """Names for domains: the words that set a domain apart from all the others, and the source most of it comes from.
 
-Contrast is the log-odds ratio with an informative Dirichlet prior over documents that hold a word. Source: Monroe, Colaresi
-and Quinn, Fightin' Words (Political Analysis 16:4, 2008).
+Contrast is the log-odds ratio with an informative Dirichlet prior over documents that hold a word, times the word's purity: how
+much denser it is inside than outside. Source: Monroe, Colaresi and Quinn, Fightin' Words (Political Analysis 16:4, 2008).
 """
 
 # G domains, V words
@@ -19,7 +19,7 @@ from forerun.curate.store import slug
 
 WORDS_A_DOCUMENT = 400  # assumed: a document's first words tell its subject; bounds the count of a long one
 PRIOR = 500.0  # assumed: documents' worth of belief that a word is as common here as everywhere
-DOMINANT = 0.6  # assumed: share of a domain's documents from which one source names it
+DOMINANT = 0.5  # derived: from half of a domain's documents on, no other source can name it better
 COMMON_WORDS = """
 the and for that with this from are was not you but his her its have has had will can all any one may who which when where
 how why what  been were they them their there then than also into such these those some other more most only out over own
@@ -27,6 +27,21 @@ same too very just use used  using see new prev next home your our she him himse
 after again against because before below  between down during few further off once should through under until while would
 could shall said must without within whether upon per via
 """  # assumed: English function words and page navigation; they set styles apart, not subjects
+GENERIC_WORDS = """
+abc abstract act args array arguments assert async attrs attrsof await auto begin bool boolean break bytes case cast catch char class code const copyright constructor
+continue data declare def default define delete del dict double elif else end endif enum error except export extends extern false
+field fields file files final finally float foreach format func function global goto ifdef implements import include info internal inline
+input instance int integer interface isinstance items iter key keys kwargs lambda len length line lines list local long loop main
+map match method methods module name names namespace native none nonlocal null number object objects operator option optional
+options output overload override package param parameter parameters params path pass print private props property properties protected
+public raise range read readonly register repr require result return returns self set short signed sizeof sourcemappingurl src static str string
+strings struct super switch template test tests text throw todo true try tuple type typedef typename types undefined union unsigned
+util utils value values var variable vector virtual void volatile word words write yield
+adj adv alt cap certain cited compare defn description esp etc example examples explanation fig figure following form forms having information item large license like
+kind man manner men note notes obs page person particular part pertaining places plural prep quality reference references relating resembling
+section sections sense see small software something state synonym table term thing things title usage used usually version way webster whole
+"""  # assumed: keywords of programming languages, furniture of manuals and dictionaries; they say what a text is written in
+INFLECTED = ("ing", "ed", "ly")  # assumed: endings of verbs and adverbs; a subject is mostly a noun, so others go first
 _WORD = re.compile(r"[^\W\d_]{3,24}")
 
 
@@ -39,7 +54,7 @@ class DomainName:
     title: str
     """For people."""
     terms: tuple[str, ...]
-    """Most telling words, best first."""
+    """Most telling words, best first, nouns before verbs."""
     top_source: str
     """Source of most of its documents."""
     top_source_fraction: float
@@ -50,7 +65,7 @@ def name_domains(
     texts: Sequence[str], sources: Sequence[str], labels: np.ndarray, num_domains: int, *, num_terms: int = 8
 ) -> list[DomainName]:
     """A distinct name for each of `num_domains` from a sample of its documents."""
-    common = set(COMMON_WORDS.split())
+    common = set(COMMON_WORDS.split()) | set(GENERIC_WORDS.split())
     counts = [Counter() for _ in range(num_domains)]
     origins = [Counter() for _ in range(num_domains)]
     for text, source, label in zip(texts, sources, labels.tolist()):
@@ -63,7 +78,7 @@ def name_domains(
     names: list[DomainName] = []
     for label in range(num_domains):
         terms = _contrast(counts[label], total, sizes[label], sizes.sum())[: 3 * num_terms]
-        terms = _without_variants(terms)[:num_terms]
+        terms = _without_variants(sorted(terms, key=lambda word: word.endswith(INFLECTED)))[:num_terms]
         source, most = origins[label].most_common(1)[0] if origins[label] else ("", 0)
         fraction = most / max(sizes[label], 1)
         dominant = fraction >= DOMINANT and bool(source)
@@ -84,9 +99,10 @@ def _contrast(inside: Counter, total: Counter, size: float, all_size: float) -> 
             continue
         prior = PRIOR * total[word] / all_size
         outside, rest = total[word] - count, all_size - size
+        purity = (count / size) / (count / size + outside / max(rest, 1.0))
         ours = np.log((count + prior) / max(size + PRIOR - count - prior, 1e-9))
         theirs = np.log((outside + prior) / max(rest + PRIOR - outside - prior, 1e-9))
-        scored.append(((ours - theirs) / np.sqrt(1 / (count + prior) + 1 / (outside + prior)), word))
+        scored.append((purity * (ours - theirs) / np.sqrt(1 / (count + prior) + 1 / (outside + prior)), word))
     return [word for _, word in sorted(scored, key=lambda pair: (-pair[0], pair[1]))]
 
 
