@@ -55,6 +55,12 @@ class Promise:
             return self.verdict["answer"]
         return "undecided" if self.closing else "open"
 
+    @property
+    def words(self) -> str:
+        """The verdict in words, without the answer in front, which pages show as a state."""
+        words = str(self.verdict["words"]) if self.verdict else "No verdict yet."
+        return words.removeprefix(f"{self.answer.capitalize()}: ")
+
 
 @dataclass(frozen=True)
 class LabFiles:

@@ -51,12 +51,12 @@ def listed(files: LabFiles, desk: Desk) -> list[Piece]:
 
 def content(files: LabFiles, promise: Promise, desk: Desk) -> list[Piece]:
     """One promise in full."""
-    verdict, run, forecast = promise.verdict, files.run_of(promise), files.forecast_of(promise)
+    run, forecast = files.run_of(promise), files.forecast_of(promise)
     ending = f"Closed as {promise.closing['outcome']}: {promise.closing.get('note', '')}" if promise.closing else "Never closed."
     return [
         region(
             "verdict",
-            paragraph(state(promise.answer), " ", verdict["words"] if verdict else "No verdict yet.", class_="lead"),
+            paragraph(state(promise.answer), " ", promise.words, class_="lead"),
             paragraph(ending),
             paragraph("Run: ", desk.link(run.name, f"runs/{run.name}.html")) if run else paragraph("No run yet."),
             *_verdict(promise),

@@ -13,7 +13,7 @@ from forerun.dashboard.html import Markup, Piece, table, tag
 from forerun.dashboard.lab_files import LabFiles, Promise
 from forerun.dashboard.numbers import number
 from forerun.dashboard.page import paragraph, region, state
-from forerun.dashboard.panels import EVAL
+from forerun.dashboard.panels import EVAL, band_figure
 from forerun.dashboard.run_view import RunView
 from forerun.registry.calibration import wilson
 
@@ -25,11 +25,15 @@ def pages(files: LabFiles) -> Iterator[Page]:
 
 def front(files: LabFiles, desk: Desk) -> list[Piece]:
     """Running now, then the story of every confirmatory promise, then counts and lists."""
-    stories = [_story(files, promise, desk) for promise in reversed(files.promises) if promise.text["kind"] == "confirmatory"]
+    confirmatory = [promise for promise in reversed(files.promises) if promise.text["kind"] == "confirmatory"]
+    stories = [_story(files, promise, desk) for promise in confirmatory]
+    forecast = files.forecast_of(confirmatory[0]) if confirmatory else None
     problems = tag("ul", *(tag("li", problem) for problem in files.problems))
     return [
         region("now", *_running(files, desk)),
-        region("stories", *stories),
+        region("newest", *stories[:1]),
+        desk.draw(band_figure(files.run_of(confirmatory[0]), forecast, key="newest-promise")) if forecast else "",
+        region("stories", *stories[1:]),
         region("promises", *_promises(files, desk)),
         region("runs", tag("h2", "Runs"), _runs(files, desk)),
         region("problems", *([tag("h2", "Files that cannot be read"), problems] if files.problems else [])),
@@ -62,7 +66,6 @@ def _running(files: LabFiles, desk: Desk) -> list[Piece]:
 
 def _story(files: LabFiles, promise: Promise, desk: Desk) -> Markup:
     prediction, run, metric = promise.text["prediction"], files.run_of(promise), promise.text["metric"]
-    words = promise.verdict["words"] if promise.verdict else "No verdict yet."
     trained = [" It was trained as ", desk.link(run.name, f"runs/{run.name}.html"), "."] if run else [" It has not been started."]
     return tag(
         "section",
@@ -78,7 +81,7 @@ def _story(files: LabFiles, promise: Promise, desk: Desk) -> Markup:
             ".",
             *trained,
         ),
-        paragraph(state(promise.answer), " ", words),
+        paragraph(state(promise.answer), " ", promise.words),
     )
 
 
