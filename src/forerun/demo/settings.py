@@ -117,7 +117,7 @@ FULL = DemoSettings(
     num_repeats=2,
     big_width=80,
     tokens_per_active_param=32.0,
-    batch_sizes={24: 4, 32: 4, 40: 4, 48: 6, 80: 8},
+    batch_sizes={24: 2, 32: 2, 40: 3, 48: 4, 80: 8},  # small batches: the rungs take about as many updates as the large run
     num_layers=2,
     eval_sequences=32,
 )
