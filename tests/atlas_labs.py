@@ -23,7 +23,38 @@ from token_stores import VOCAB_SIZE, byte_tokenizer
 
 HOSTILE = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">\u202eabc"\'><b id=bold>'
 TOPICS = {"astronomy": ("telescope", "galaxy", "orbit", "comet"), "cooking": ("oven", "recipe", "butter", "flour")}
-FILLER = ["the", "of", "a", "and", "to", "in", "is", "it", "that", "was", "for", "on", "are", "with", "as", "his", "they", "at", "be", "this", "from", "have", "or", "by", "one", "had", "not", "but", "what", "all"]
+FILLER = [
+    "the",
+    "of",
+    "a",
+    "and",
+    "to",
+    "in",
+    "is",
+    "it",
+    "that",
+    "was",
+    "for",
+    "on",
+    "are",
+    "with",
+    "as",
+    "his",
+    "they",
+    "at",
+    "be",
+    "this",
+    "from",
+    "have",
+    "or",
+    "by",
+    "one",
+    "had",
+    "not",
+    "but",
+    "what",
+    "all",
+]
 DECIDED = {"fuzzy_dedup": "f" * 64, "decontaminate": "d" * 64}
 
 

@@ -28,7 +28,9 @@ def main(lab: Lab, out: str) -> None:
     digest = next(lab.manifests.glob("*.json")).stem
     book = book_of(lab, digest)
     shutil.rmtree(lab.atlas / digest, ignore_errors=True)
-    server = subprocess.Popen([sys.executable, "-c", "from forerun.cli.main import main; main()", "site", "serve", "--lab", str(lab.root), "--port", str(PORT)])
+    server = subprocess.Popen(
+        [sys.executable, "-c", "from forerun.cli.main import main; main()", "site", "serve", "--lab", str(lab.root), "--port", str(PORT)]
+    )
     url = f"http://127.0.0.1:{PORT}/data/{digest[:KEY_DIGITS]}/index.html"
     try:
         begin = _wait(f"http://127.0.0.1:{PORT}/glossary.html")

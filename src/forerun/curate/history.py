@@ -57,7 +57,12 @@ def _dropped(lab: Lab, book: Book, document: str) -> Iterator[dict[str, Any]]:
                 for row in table.to_pylist():
                     if row["reason"] is not None:
                         yield {"step": step["name"], **row, **_because(lab, book, step["name"], row["id"])}
-    parts = {entry for step in ("fuzzy_dedup", "decontaminate") if (folder := step_folder(lab, book, step)) for entry in folder.glob("part-*.parquet")}
+    parts = {
+        entry
+        for step in ("fuzzy_dedup", "decontaminate")
+        if (folder := step_folder(lab, book, step))
+        for entry in folder.glob("part-*.parquet")
+    }
     if not parts:
         for step, file in (("fuzzy_dedup", "decisions.parquet"), ("decontaminate", "contaminated.parquet")):
             table = evidence(lab, book, step, file)

@@ -29,7 +29,9 @@ def search_by_meaning(lab: Lab, book: Book, topic: str) -> dict[str, Any]:
         raise DataError(f"{book.name} has no map of fine clusters", hint="search by words, or curate it again")
     name = str(book.reports.get("embed", {}).get("encoder", ""))
     if name not in WITHOUT_MODEL:
-        raise ConfigError(f"{book.name} was embedded with {name or 'an unnamed encoder'}, which cannot be opened by name", hint="search by words")
+        raise ConfigError(
+            f"{book.name} was embedded with {name or 'an unnamed encoder'}, which cannot be opened by name", hint="search by words"
+        )
     fine = pq.read_table(path)
     mean = np.frombuffer((fine.schema.metadata or {})[b"mean"], "<f4")
     query = open_encoder(EmbedConfig(encoder="wordllama"), pa.array([topic])).encode(pa.array([topic]))[0]
