@@ -15,7 +15,7 @@ from test_generate import CONFIGS, scrambled, whole
 from forerun.publish.hf_import import import_hf
 from forerun.publish.weights import write_weights
 
-PEER = os.environ.get("FORERUN_PEER_PYTHON", "/tmp/peers-hf/bin/python")  # python with torch, transformers and safetensors
+PEER = os.environ.get("FORERUN_PEER_PYTHON", "")  # python with torch, transformers and safetensors
 TOKENS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9]
 
 EXPORTED = """

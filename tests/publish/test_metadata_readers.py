@@ -13,7 +13,7 @@ import pytest
 
 from forerun.publish.metadata import CROISSANT, write_metadata
 
-PEER = os.environ.get("FORERUN_METADATA_PYTHON", "/tmp/peers-metadata/bin/python")  # python with mlcroissant, pyarrow and rocrate
+PEER = os.environ.get("FORERUN_METADATA_PYTHON", "")  # python with mlcroissant, pyarrow and rocrate
 
 READERS = """
 import json, logging, sys
