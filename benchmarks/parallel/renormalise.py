@@ -29,7 +29,7 @@ from forerun.train.state import init_state
 from forerun.train.step import build_step, model_batch
 
 NUM_STEPS, NUM_SEEDS, NUM_EVAL = 400, 4, 8
-FACTORS = (0.9, 0.7)
+FACTORS = (0.9,)
 HERE = Path(__file__).parent
 
 
