@@ -89,10 +89,11 @@ def test_every_edited_byte_of_a_config_an_experiment_a_manifest_and_the_head_is_
 
 
 def edits(path: Path):
-    """The file with each byte changed, each byte left out, and one added; afterwards the file as it was."""
+    """The file with each byte changed, some bytes left out, the last one among them, and one added; afterwards the file as it was."""
     content = path.read_bytes()
     for place, byte in enumerate(content):
-        yield from (content[:place] + bytes([byte ^ value]) + content[place + 1 :] for value in VALUES)
-        yield content[:place] + content[place + 1 :]
+        yield content[:place] + bytes([byte ^ VALUES[place % len(VALUES)]]) + content[place + 1 :]
+        if place % 7 == 0 or place == len(content) - 1:
+            yield content[:place] + content[place + 1 :]
     yield content + b"\n"
     path.write_bytes(content)

@@ -61,12 +61,13 @@ def run(lab: Lab, registration, losses: list[float], run_id: str = "r", num_step
 
 
 def test_a_promise_is_kept_missed_or_undecided_by_its_own_rule(tmp_path):
-    lab = Lab(tmp_path)
-    registration = promised(lab)
-    run(lab, registration, [4.0, 3.05], "good")
-    run(lab, registration, [4.0, 3.2], "bad")
-    run(lab, registration, [4.0], "short", num_steps=2)
-    good, bad, short = (judge(lab, registration, lab.run(name)) for name in ("good", "bad", "short"))
+    verdicts = []
+    for name, losses in (("good", [4.0, 3.05]), ("bad", [4.0, 3.2]), ("short", [4.0])):
+        lab = Lab(tmp_path / name)
+        registration = promised(lab)
+        run(lab, registration, losses, num_steps=2)
+        verdicts.append(judge(lab, registration, lab.run("r")))
+    good, bad, short = verdicts
     assert (good.answer, good.inside90, good.inside50) == ("kept", True, True)
     assert good.interval_score90 == pytest.approx(0.2)
     assert (bad.answer, bad.inside90) == ("missed", False)

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from forerun.base.errors import ConfigError, PlatformError, RecordError, StorageError
 from forerun.base.lab import Lab
 from forerun.record.journal import Journal
-from forerun.record.run import start_run
+from forerun.record.run import start_foreign
 
 LEAST_TOKEN = 16  # assumed: characters; shorter ones are guessed
 MAX_BODY = 8 << 20  # assumed: bytes; 5,000 rows of 70 metrics
@@ -104,7 +104,9 @@ class Ingest:
                 raise ConfigError(
                     f"num_steps must be a whole number, got {num_steps!r}", hint="the planned length of the run, 0 when unknown"
                 )
-            start_run(folder, num_steps=num_steps, unregistered=True)
+            start_foreign(folder, num_steps=num_steps)
+        elif run not in self._journals:
+            start_foreign(folder)
         if run not in self._journals:
             self._journals[run] = Journal(folder)
         return self._journals[run]

@@ -21,6 +21,7 @@ def title_of(registration: Registration) -> str:
 def issue_text(lab: Lab, registration: Registration) -> str:
     """The issue's body: what is promised, what changed since, how it ended."""
     promise = registration.promise
+    seen = [f"Runs of this config before the promise: {', '.join(runs)}."] if (runs := registration.body.get("earlier_runs")) else []
     prediction = promise.prediction
     lines = [
         marker(registration),
@@ -28,7 +29,7 @@ def issue_text(lab: Lab, registration: Registration) -> str:
         "",
         f"**Hypothesis.** {promise.hypothesis}",
         f"**Falsified by.** {promise.falsified_by}",
-        f"**Already seen.** {promise.already_seen}",
+        " ".join([f"**Already seen.** {promise.already_seen}", *seen]),
         "",
         f"| `{promise.metric}` | value |",
         "|---|---|",

@@ -109,6 +109,19 @@ def start_run(
     return info
 
 
+def start_foreign(run_dir: Path, *, num_steps: int = 0, experiment: str = "") -> None:
+    """Begin a run whose rows come from outside the lab, as unregistered; nothing when it was begun that way before.
+
+    Raises: RecordError when a run of that name goes on under a promise: only its own trainer writes it.
+    """
+    if not (run_dir / "run.json").exists():
+        start_run(run_dir, num_steps=num_steps, experiment=experiment, unregistered=True)
+    elif load_run(run_dir).registration_id:
+        raise RecordError(
+            f"run {run_dir.name!r} was started under a promise and takes no rows from outside", hint="send them under another name"
+        )
+
+
 def load_run(run_dir: Path) -> RunInfo:
     """Read `run.json`. Raises: RecordError when the folder holds no run or the file is broken."""
     path = run_dir / "run.json"

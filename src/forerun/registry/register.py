@@ -12,6 +12,7 @@ from forerun.base.config import decode, digest_of, file_digest
 from forerun.base.errors import RegistryError
 from forerun.base.files import write_json
 from forerun.base.lab import Lab
+from forerun.record.run import load_run
 from forerun.registry import ledger
 from forerun.registry.experiment import Experiment, load
 
@@ -72,7 +73,7 @@ def register(lab: Lab, folder: Path, config: dict[str, Any], *, code: Path | Non
             raise RegistryError(f"prediction.forecast names {path}, which does not exist", hint="`forerun forecast` writes it")
         forecast_digest = file_digest(path)
     write_json(folder / "config.json", config)
-    body = {
+    body: dict[str, Any] = {
         "experiment": folder.name,
         "promise": experiment,
         "config_digest": config_digest,
@@ -80,11 +81,18 @@ def register(lab: Lab, folder: Path, config: dict[str, Any], *, code: Path | Non
         "forecast_digest": forecast_digest,
         "seeds": {"train": config.get("train", {}).get("seed", 0), "data": config.get("data", {}).get("seed", 0)},
         "experiment_digest": file_digest(folder / "experiment.toml"),
+        "earlier_runs": earlier_runs(lab, config_digest),
         "analysis": analysis_of(folder),
         "judge_digest": judge_digest(),
         **(_code_state(code) if code else {}),
     }
     return _registration(ledger.append(lab, "promise", body))
+
+
+def earlier_runs(lab: Lab, config_digest: str) -> list[str]:
+    """Runs of this very config that the lab has already: whoever promises now may have seen how they ended."""
+    found = (load_run(path.parent) for path in sorted(lab.runs.glob("*/run.json")))
+    return [info.run_id for info in found if info.config_digest == config_digest]
 
 
 def analysis_of(folder: Path) -> dict[str, str]:

@@ -51,11 +51,17 @@ class Verdict:
 
 
 def run_of(lab: Lab, registration: Registration) -> Path:
-    """The folder of the run started under a promise. Raises: RegistryError when there is none."""
-    for path in sorted(lab.runs.glob("*/run.json")):
-        if load_run(path.parent).registration_id == registration.id:
-            return path.parent
+    """The folder of the first run started under a promise. Raises: RegistryError when there is none."""
+    started = runs_of(lab, registration)
+    if started:
+        return started[0]
     raise RegistryError(f"no run was started under {registration.experiment!r}", hint=f"`forerun train {registration.experiment}`")
+
+
+def runs_of(lab: Lab, registration: Registration) -> list[Path]:
+    """Folders of every run started under a promise, in the order they were started."""
+    found = [(load_run(path.parent), path.parent) for path in sorted(lab.runs.glob("*/run.json"))]
+    return [folder for info, folder in sorted(found, key=lambda pair: pair[0].created) if info.registration_id == registration.id]
 
 
 class RecordHistory:
@@ -131,6 +137,9 @@ def _deviations(lab: Lab, registration: Registration, record: RunRecord) -> tupl
     found = []
     if record.info.registration_id != registration.id:
         found.append(f"the run was started under {record.info.registration_id or 'no promise'}, not under {registration.id}")
+    earlier = [folder.name for folder in runs_of(lab, registration) if folder.name != record.info.run_id][:1]
+    if earlier and load_run(lab.run(earlier[0])).created < record.info.created:
+        found.append(f"run {earlier[0]} was started under this promise before: the first one counts")
     num_steps = max(record.info.num_steps, 1)
     declared = [(entry.body["at_step"], entry.body["what"]) for entry in amendments_of(lab, registration.experiment)]
     declared += [(round(segment.at_fraction * num_steps), segment.change) for segment in registration.promise.segments]

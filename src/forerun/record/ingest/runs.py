@@ -15,7 +15,7 @@ from forerun.base.lab import Lab
 from forerun.record.journal import Journal
 from forerun.record.names import our_name
 from forerun.record.reader import JournalRecord, open_run
-from forerun.record.run import start_run
+from forerun.record.run import start_foreign
 from forerun.record.segments import next_row
 
 HISTORY, SYSTEM = 0, 1
@@ -30,8 +30,7 @@ class IngestedRun:
     def __init__(self, lab: Lab, entity: str, project: str, name: str) -> None:
         self.entity, self.project, self.name = entity, project, name
         self.run_dir = lab.run(re.sub(r"[^A-Za-z0-9._-]", "-", name))
-        if not (self.run_dir / "run.json").exists():
-            start_run(self.run_dir, num_steps=0, experiment=f"{entity}/{project}", unregistered=True)
+        start_foreign(self.run_dir, experiment=f"{entity}/{project}")
         self._lock = threading.Lock()
         self._journals: dict[int, Journal] = {}
         self._seen = {writer: _rows_on_disk(self.run_dir / f"w{writer}") for writer in (HISTORY, SYSTEM)}
