@@ -20,7 +20,7 @@ from forerun.base.errors import ConfigError, DataError
 from forerun.ladder.answer import Band, CurvePoint, Forecast
 from forerun.ladder.store import identity
 
-DRIFT = 0.004  # derived: OLMo ladder, sizes to 760M -> 1B, 50 curves (note 0051); relative sd of the end given a reading at x is DRIFT sqrt(ln(1 / x))
+DRIFT = 0.004  # measured: OLMo ladder, sizes to 760M -> 1B, 50 curves (note 0051); relative sd of the end given a reading at x is DRIFT sqrt(ln(1 / x))
 WINDOW = 0.15  # assumed: share of progress before the newest evaluation whose mean is the reading; averages evaluation noise
 OFFSET_SD = {"data": 0.015, "context": 0.03, "optimizer": 0.005, "systems": 0.005}
 """Relative sd a declared change may shift the loss by. Measured on one public run: +1.1% at a data change, -0.3% at a transport change;
@@ -155,7 +155,7 @@ def _moved(point: CurvePoint, reading: _Reading) -> CurvePoint:
 
 
 def persisting(ratio: float) -> float:
-    """Share of a reading at progress x that is still there at y, ratio = x / y: derived from the backtest that gave DRIFT
+    """Share of a reading at progress x that is still there at y, ratio = x / y: a curve through what the backtest that gave DRIFT measured
     (0.14 at 0.1, 0.39 at 0.25, 0.50 at 0.35, 0.72 at 0.5, 1.00 at 0.75)."""
     return 1 - (1 - ratio) ** 2
 
