@@ -1,5 +1,5 @@
 # Two commands are enough: `make demo` and `make test`. Both make .venv from pinned requirements first.
-.PHONY: setup setup-dev demo test bench bench-data lock web test-browser
+.PHONY: bench-train setup setup-dev demo test bench bench-data lock web test-browser
 VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime-installed
@@ -51,6 +51,9 @@ bench-data: $(DEV)
 	@$(BIN)/python benchmarks/data/engine.py $(BENCH_DATA)/corpus.parquet
 	@$(BIN)/python benchmarks/data/minhash.py $(BENCH_DATA)/corpus.parquet
 	@$(BIN)/python benchmarks/data/stages.py
+
+bench-train: $(DEV)
+	@$(BIN)/python benchmarks/train/run.py $(ARGS)
 
 lock: $(DEV)
 	@tools/lock
