@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,15 +13,16 @@ from forerun.cli.options import HERE, JsonOption, LabOption, lab_at, print_json
 app = typer.Typer(add_completion=False)
 
 
-@app.command(epilog="Example: forerun replan 001 --num-steps 8000 --run big-run")
+@app.command(epilog="Example: forerun replan 001 --num-steps 8000 --mixture later.json --run big-run")
 def replan(
     experiment: Annotated[str, typer.Argument(help="Name or number of a registered experiment.")],
-    num_steps: Annotated[int, typer.Option(help="Where the run would end instead.")],
+    num_steps: Annotated[int, typer.Option(help="Where the run would end instead; 0 keeps its end.")] = 0,
+    mixture: Annotated[Path | None, typer.Option(help="JSON of cell to weight: what the rest of the run would read instead.")] = None,
     run: Annotated[str, typer.Option(help="Run id; by default the one under this promise.")] = "",
     lab: LabOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
-    """The arithmetic of ending a run elsewhere: tokens, compute, days, and the learning rate's jump. Changes nothing."""
+    """The arithmetic of ending a run elsewhere or on other data: tokens, compute, days, the rate's jump, epochs of each cell. Changes nothing."""
     import msgspec
     import numpy as np
 
@@ -29,6 +31,7 @@ def replan(
     from forerun.model.count import train_flops
     from forerun.record.reader import open_run
     from forerun.registry.changes import registration_of
+    from forerun.registry.remix import remix
     from forerun.registry.replan import replan as arithmetic
     from forerun.registry.verdict import run_of
     from forerun.train.config import RunConfig
@@ -37,15 +40,21 @@ def replan(
     run_dir = place.run(run) if run else run_of(place, registration_of(place, experiment))
     record, config = open_run(run_dir), load_json(run_dir / "config.json", RunConfig)
     times = record.series("step_time_s").value
+    end = num_steps or config.train.num_steps
     answer = arithmetic(
         msgspec.to_builtins(config),
         step=max(record.last_step, 0),
-        new_num_steps=num_steps,
+        new_num_steps=end,
         train_flops=train_flops(config.model, config.train.seq_len, config.train.train_tokens),
         step_time_s=float(np.median(times)) if len(times) else math.nan,
     )
+    mix = None
+    if mixture is not None:
+        weights = load_json(mixture, dict[str, float])
+        manifest = load_json(place.manifests / f"{config.data.manifest}.json", dict)
+        mix = remix(msgspec.to_builtins(config), manifest, weights, step=answer.step, new_num_steps=end)
     if as_json:
-        print_json(answer)
+        print_json({**msgspec.to_builtins(answer), "remix": mix})
         return
     print(f"end        {answer.num_steps} -> {answer.new_num_steps} steps, {answer.step} done")
     print(f"tokens     {units.count(answer.train_tokens)} -> {units.count(answer.new_train_tokens)}")
@@ -53,4 +62,11 @@ def replan(
     print(f"days left  {answer.days_left:.3g} -> {answer.new_days_left:.3g}")
     print(f"rate       {answer.factor_now:.3f} of its peak now, {answer.factor_new:.3f} on the new schedule")
     print(f"re-aimed   without a jump: fall over the last {answer.re_aimed_fraction:.3f} of the new length")
+    if mix is not None:
+        print(f"mix        from {mix.start_fraction:.3f} of the planned length; epochs over the run, at most {mix.epoch_cap:g}")
+        for row in mix.cells:
+            note = "  OVER THE CAP" if row.over_cap else ""
+            print(
+                f"  {row.cell}  weight {row.weight:.4f} -> {row.new_weight:.4f}  epochs {row.exposure:.2f} -> {row.new_exposure:.2f}{note}"
+            )
     print("to do it: change config.py, then `forerun amend`")
