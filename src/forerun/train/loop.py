@@ -5,15 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 
 import jax
-import msgspec
 from jax.sharding import Mesh
 
 from forerun.base.config import digest_of
-from forerun.base.errors import CheckFailed, ConfigError, StorageError
-from forerun.base.files import write_json
+from forerun.base.errors import CheckFailed, StorageError
 from forerun.base.lab import Lab
 from forerun.base.progress import Progress
 from forerun.kernels.host_memory import keep_heap_between_steps
@@ -22,13 +19,10 @@ from forerun.loader.prefetch import Fetched, Prefetcher
 from forerun.loader.store import TokenStore, open_store
 from forerun.optim.schedule import schedule
 from forerun.parallel import ragged
-from forerun.parallel.config import check_header_ids
-from forerun.parallel.mesh import build_mesh
 from forerun.parallel.processes import as_the_first, is_first, on_host, wait_for_all
 from forerun.record.journal import Journal
-from forerun.record.mirror import Mirror, tracker_of
+from forerun.record.mirror import tracker_of
 from forerun.record.reader import open_run
-from forerun.record.run import load_run, start_run
 from forerun.registry.live import LiveRules
 from forerun.registry.register import Registration
 from forerun.train.checkpoint import Checkpoints, Outcome
@@ -37,8 +31,10 @@ from forerun.train.drops import DropCount
 from forerun.train.evaluate import Evaluator
 from forerun.train.memory import memory_gib
 from forerun.train.metrics import Rows
+from forerun.train.moments import moments, step_at
+from forerun.train.opening import declared_change, journal_of, last_evaluation, mesh_of, open_segment
 from forerun.train.promised import live_rules
-from forerun.train.pulse import Pulse, SignsOfLife
+from forerun.train.pulse import Pulse
 from forerun.train.sample import Sampler
 from forerun.train.spikes import Rewound, bad_step, batch_of, load_skips
 from forerun.train.state import TrainState, init_state, shardings_of, state_shapes
@@ -132,7 +128,7 @@ class _Run:
     def attempt(self) -> tuple[int, dict[str, float]]:
         """Steps finished and the last evaluation. Raises: Rewound after a bad step under the policy `rewind`."""
         config, run_dir, config_digest = self.config, self.lab.run(self.run_id), digest_of(self.config)
-        milestones = {_at(config, fraction) for fraction in config.checkpoint.milestones} | {self.last}
+        milestones = {step_at(config, fraction) for fraction in config.checkpoint.milestones} | {self.last}
         checkpoints = Checkpoints(
             run_dir / "checkpoints",
             config_digest=config_digest,
@@ -144,16 +140,16 @@ class _Run:
         restored = checkpoints.restore_newest(shapes, None if self.mesh is None else shardings_of(shapes, self.mesh))
         first, state = (restored.step, restored.state) if restored else (0, init_state(config, self.mesh))
         if first >= self.last:
-            return first, _last_evaluation(self.lab, self.run_id)
+            return first, last_evaluation(self.lab, self.run_id)
         registration = self.registration
-        change = self.changed or _declared_change(self.lab, self.run_id, registration, config_digest)
+        change = self.changed or declared_change(self.lab, self.run_id, registration, config_digest)
         wait_for_all("the state of the run is known")
         if is_first():
-            self._open_segment(config_digest, first, change)
+            open_segment(config, run_dir, registration, first=first, change=change)
         wait_for_all("the run is open")
         rules = live_rules(config, registration, open_run(run_dir))
         with (
-            self._journal() as journal,
+            journal_of(config, self.lab, self.run_id, self.mirror) as journal,
             Pulse(journal, rank=jax.process_index(), watchdog_s=self.watchdog_s) as pulse,
         ):
             promised = registration.id if registration else None
@@ -178,36 +174,6 @@ class _Run:
                 journal.event("stopped", self.last, reason="asked to stop here")
         return self.last, evaluation
 
-    def _journal(self) -> Journal | SignsOfLife:
-        run_dir, rank = self.lab.run(self.run_id), jax.process_index()
-        if not is_first():
-            return SignsOfLife(run_dir, rank)
-        if not self.mirror:
-            return Journal(run_dir, rank)
-        copy = Mirror(
-            self.mirror,
-            project=self.lab.root.resolve().name,
-            run_id=self.run_id,
-            folder=run_dir,
-            config=msgspec.to_builtins(self.config),
-        )
-        return Journal(run_dir, rank, mirror=copy)
-
-    def _open_segment(self, config_digest: str, first: int, change: str) -> None:
-        config, registration, run_dir = self.config, self.registration, self.lab.run(self.run_id)
-        start_run(
-            run_dir,
-            num_steps=config.train.num_steps,
-            experiment=registration.experiment if registration else "",
-            registration_id=registration.id if registration else None,
-            unregistered=registration is None,
-            config_digest=config_digest,
-            versions={name: version(name) for name in ("forerun", "jax", "jaxlib", "numpy", "orbax-checkpoint")},
-            first_step=first + 1,
-            changed=change,
-        )
-        write_json(run_dir / "config.json", config)
-
     def _steps(
         self, state: TrainState, first: int, journal: Journal, checkpoints: Checkpoints, pulse: Pulse, rules: LiveRules
     ) -> dict[str, float]:
@@ -222,7 +188,7 @@ class _Run:
         journal.event("compiled", first, flops_over_expected=round(flops_ratio, 4))
         sampler, drops = Sampler(config, self.store, self.mesh), DropCount(config) if config.transport.capacity_factor else None
         factors = jax.device_get(jax.vmap(schedule(config.optim.schedule, num_steps))(jax.numpy.arange(num_steps))).tolist()
-        evals, saves = _moments(config, config.eval.every_fraction), _moments(config, config.checkpoint.every_fraction)
+        evals, saves = moments(config, config.eval.every_fraction), moments(config, config.checkpoint.every_fraction)
         evaluation: dict[str, float] = {}
         pending: _Pending | None = None
         word, stopped_by = "", list[str]()
@@ -300,44 +266,3 @@ class _Run:
                 hint="`forerun close EXPERIMENT --outcome stopped`; the checkpoint and the record are kept",
             )
         return evaluation
-
-
-def _declared_change(lab: Lab, run_id: str, registration: Registration | None, config_digest: str) -> str:
-    """What an amendment says of a config that differs from the one the run had so far; empty for a plain start or restart.
-
-    Raises: ConfigError when the run was started under another promise: a run is registered, or not, for ever.
-    """
-    if not (lab.run(run_id) / "run.json").exists():
-        return ""
-    info = load_run(lab.run(run_id))
-    if info.registration_id != (registration.id if registration else None):
-        raise ConfigError(
-            f"run {run_id!r} was started under {info.registration_id or 'no promise'} and goes on that way only",
-            hint="start another run with --run-id",
-        )
-    return registration.change if registration and info.config_digest != config_digest else ""
-
-
-def _moments(config: RunConfig, every_fraction: float) -> frozenset[int]:
-    """Steps after which something happens: at every fraction of the run, and always at the end."""
-    if every_fraction == 0:
-        return frozenset({config.train.num_steps})
-    count = round(1 / every_fraction)
-    return frozenset({_at(config, index * every_fraction) for index in range(1, count + 1)} | {config.train.num_steps}) - {0}
-
-
-def _at(config: RunConfig, fraction: float) -> int:
-    return min(config.train.num_steps, round(fraction * config.train.num_steps))
-
-
-def mesh_of(config: RunConfig) -> Mesh | None:
-    """The run's mesh, or None on one device. Raises: ConfigError when there are too few devices, or ids that rows cannot carry."""
-    if config.transport.kind == "pooled_wave" and config.model.num_experts:
-        check_header_ids(config.model.num_experts // config.mesh.expert, config.train.compute_dtype)
-    return build_mesh(config.mesh) if config.mesh.num_devices > 1 else None
-
-
-def _last_evaluation(lab: Lab, run_id: str) -> dict[str, float]:
-    record = open_run(lab.run(run_id))
-    names = [name for name in record.metrics() if name.startswith("eval")]
-    return {name: float(record.series(name).value[-1]) for name in names}
