@@ -249,6 +249,10 @@ def test_a_folder_is_cut_into_sources_by_files_and_sub_folders(tmp_path):
     (tmp_path / "none").mkdir()
     with pytest.raises(DataError, match="holds no text"):
         sources_in(tmp_path / "none")
+    with pytest.raises(DataError, match=r"source 's': .* matches no file"):
+        read(tmp_path / "none" / "*.jsonl")
+    with pytest.raises(DataError, match="holds no file whose name says how to read it"):
+        read(tmp_path / "d")
 
 
 def test_remote_files_read_like_local_ones(tmp_path):

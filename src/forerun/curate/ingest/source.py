@@ -83,6 +83,8 @@ def input_files(source: SourceFile) -> list[InputFile]:
         kind: Format = ("arrow" if name in arrow else "by_name") if arrow is not None else format_of(name, source.format)
         if kind != "by_name":
             files.append(InputFile(url=url, name=name, format=kind, num_bytes=remote.size_of(url)))
+    if not found:
+        raise DataError(f"source {source.name!r}: {source.path} matches no file", hint="check the path; relative ones start at the recipe")
     if not files:
         raise DataError(
             f"source {source.name!r}: {source.path} holds no file whose name says how to read it",
