@@ -44,20 +44,22 @@ def panels(files: LabFiles, run: RunView) -> list[Drawn]:
     return [figure for figure in found if figure is not None]
 
 
-def band_figure(run: RunView | None, forecast: Mapping[str, Any], *, metric: str = EVAL, key: str = "forecast") -> Figure:
-    """The promised band first, then the outcome on it."""
+def band_figure(
+    run: RunView | None, forecast: Mapping[str, Any], *, metric: str = EVAL, key: str = "forecast", word: str = "promised"
+) -> Figure:
+    """The band first, then the outcome on it; `word` says whether the band was promised or only forecast."""
     curve, final = forecast["curve"], forecast["final"]
     num_steps = (run.info.num_steps if run else 0) or forecast["target"]["train_steps"]
     x = [point["fraction"] * 100 for point in curve]
     lines = [Line(x=x, y=[point["loss"] for point in curve], label="forecast")]
     sources: list[Source | None] = [None]
-    title = f"Promised: {final['loss']:.3f} at the end, 90% interval {final['low90']:.3f} to {final['high90']:.3f}"
+    title = f"{word.capitalize()}: {final['loss']:.3f} at the end, 90% interval {final['low90']:.3f} to {final['high90']:.3f}"
     if run is not None and len(run.series(metric)):
         step, value = thinned(run.series(metric))
         lines.append(Line(x=(100 * step / num_steps).tolist(), y=value.tolist(), label="measured", style=1, marker="circle"))
         sources.append(Source(run=run.name, metric=metric, x_factor=100 / num_steps))
         inside = _inside(curve, step / num_steps, value)
-        title = f"{inside[0]} of {inside[1]} evaluations lie inside the promised 90% band; measured {value[-1]:.3f} at {100 * step[-1] / num_steps:.0f}%"
+        title = f"{inside[0]} of {inside[1]} evaluations lie inside the {word} 90% band; measured {value[-1]:.3f} at {100 * step[-1] / num_steps:.0f}%"
     bands = [
         Band(x=x, low=[point["low90"] for point in curve], high=[point["high90"] for point in curve], label="90% interval"),
         Band(x=x, low=[point["low50"] for point in curve], high=[point["high50"] for point in curve], label="50% interval"),
@@ -146,7 +148,11 @@ def _domains(files: LabFiles, run: RunView) -> list[Figure]:
     for metric in metrics:
         forecast = files.domain_forecast(run, metric)
         if forecast:
-            figures.append(band_figure(run, forecast, metric=metric, key=f"domain-{re.sub(r'[^A-Za-z0-9._-]', '-', metric.split('/')[1])}"))
+            figures.append(
+                band_figure(
+                    run, forecast, metric=metric, word="forecast", key=f"domain-{re.sub(r'[^A-Za-z0-9._-]', '-', metric.split('/')[1])}"
+                )
+            )
     return [figure for figure in figures if figure is not None]
 
 
