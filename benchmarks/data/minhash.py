@@ -19,8 +19,8 @@ from planted import NOISE, plant, recall
 from side_by_side import Bar, main, timed
 
 PEERS = {
-    "datatrove": ["datatrove==0.10.1", "xxhash", "orjson", "pyarrow", "nltk", "regex", "tldextract"],
-    "datatrove_spacy": ["datatrove==0.10.1", "xxhash", "orjson", "pyarrow", "nltk", "regex", "tldextract", "spacy"],
+    "datatrove": ["datatrove==0.10.1", "xxhash<4", "orjson", "pyarrow", "nltk", "regex", "tldextract"],
+    "datatrove_spacy": ["datatrove==0.10.1", "xxhash<4", "orjson", "pyarrow", "nltk", "regex", "tldextract", "spacy"],
     "rensa": ["rensa==0.5.0", "pyarrow", "numpy"],
     "dupekit": ["marin-dupekit==0.1.1", "pyarrow", "numpy"],
 }
@@ -209,7 +209,9 @@ def _datatrove(out: Path, *, whitespace: bool, name: str) -> dict:
     facts["removed"] = len(texts) - len(kept)
     import struct
 
-    pairs = [(row[1], row[3]) for path in sorted((folder / "buckets").glob("*.dups")) for row in struct.iter_unpack("<4I", path.read_bytes())]
+    pairs = [
+        (row[1], row[3]) for path in sorted((folder / "buckets").glob("*.dups")) for row in struct.iter_unpack("<4I", path.read_bytes())
+    ]
     np.save(out / f"{name}.npy", grouped(pairs, len(texts)))
     return facts
 

@@ -107,7 +107,7 @@ def find_domains(
         "largest_fraction": float(domains.fractions.max()),
         "stability_adjusted_rand": _stability(rows, labels, num_fine, num_domains, config),
         "domains": [asdict(name) for name in names],
-        "naming": "contrast terms: log-odds with Dirichlet prior over documents holding a word; source named from 60% on",
+        "naming": "contrast terms: log-odds with Dirichlet prior over documents holding a word; keywords and manual furniture left out; source named from 50% on",
     }
     if profiles is not None:
         report["intruder_test"] = intruder_test(labels[: len(profiles.indptr) - 1], word_judge(profiles)) | {
