@@ -114,7 +114,7 @@ def _group_finding(case: Case, rule: str, metric: str, words: str) -> Finding:
         if shape is not None:
             excess[index] = growths[index] - shape[1]
     history = excess[:, : -IN_A_ROW * 2] if length > IN_A_ROW * 4 else excess
-    usual = 1.4826 * np.median(np.abs(history - np.median(history, axis=1, keepdims=True)), axis=1)
+    usual = np.min([_spread(part) for part in np.array_split(history, 2, axis=1) if part.shape[1]], axis=0)
     score = excess / np.maximum(usual, 0.04)[:, None]  # assumed: 4% is the least spread a norm's median shows
     recent = max(int(length * 0.1), IN_A_ROW)
     sustained = np.lib.stride_tricks.sliding_window_view(score[:, -recent:], IN_A_ROW, axis=1).min(axis=2).max(axis=1)
@@ -138,6 +138,11 @@ def _group_finding(case: Case, rule: str, metric: str, words: str) -> Finding:
         evidence=evidence,
         false_alarm_rate=limit.false_alarm_rate,
     )
+
+
+def _spread(excess: np.ndarray) -> np.ndarray:
+    """Robust scatter of each curve; the calmer half of its past counts, because a slow growth fills the other half."""
+    return 1.4826 * np.median(np.abs(excess - np.median(excess, axis=1, keepdims=True)), axis=1)
 
 
 def _growth(case: Case, metric: str) -> tuple[np.ndarray, np.ndarray]:
