@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from forerun.curate.embed.static import normalized
-from forerun.curate.embed.words import CLASSES, buffers, split
+from forerun.curate.embed.words import CLASSES, split
+from forerun.curate.text.words import buffers
 
 if TYPE_CHECKING:
     from scipy import sparse

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from forerun.curate.text.words import buffers
 
 LONGEST_WORD = 40  # assumed: longer runs of letters are encoded data; cutting them keeps the word cache bounded
 LONGEST_RUN = 8  # assumed: longer rules of marks repeat the word
@@ -33,17 +34,6 @@ def _classes() -> np.ndarray:
 
 
 CLASSES = _classes()
-
-
-def buffers(column: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes and int64 offsets of a string column; nulls are empty."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    whole = pc.fill_null(whole.cast(pa.large_string()), "")
-    if not len(whole):
-        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
-    _, offsets, data = whole.buffers()
-    starts = np.frombuffer(offsets, np.int64)[whole.offset : whole.offset + len(whole) + 1]
-    return (np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)), starts
 
 
 @nb.njit(nogil=True, cache=True)

@@ -15,12 +15,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from forerun.base.errors import ConfigError, SourceError
 from forerun.base.progress import Progress
+
+if TYPE_CHECKING:
+    import httpx
 
 RUBRIC_VERSION = 2
 RUBRIC = """You grade documents for pretraining language models. Grade the document as an example of its own type ({kind}), never by its subject.
@@ -65,7 +68,7 @@ def endpoint_labels(
     Labels already in `progress_file` are not asked again. Raises: SourceError when the server is away, when less than half of a
     chunk succeeds, or when any document is left without a label: a partial set would be biased to the easy ones (incident D17).
     """
-    import httpx  # noqa: F401  (fails here, before work starts, when it is missing)
+    import httpx
 
     done = _read(progress_file)
     waiting = [index for index, document in enumerate(ids) if document not in done]
@@ -73,11 +76,12 @@ def endpoint_labels(
     with (
         progress_file.open("a", encoding="utf-8") as log,
         Progress("teacher", len(ids), "documents", done=len(ids) - len(waiting)) as progress,
+        httpx.Client(timeout=config.timeout_s) as client,
         ThreadPoolExecutor(config.concurrency) as pool,
     ):
         for start in range(0, len(waiting), CHUNK):
             chunk = waiting[start : start + CHUNK]
-            answers = list(pool.map(_ask, [texts[index] for index in chunk], [kinds[index] for index in chunk], [config] * len(chunk)))
+            answers = list(pool.map(lambda index: _ask(client, texts[index], kinds[index], config), chunk))
             failures = [answer for answer in answers if isinstance(answer, str)]
             for index, answer in zip(chunk, answers):
                 if not isinstance(answer, str):
@@ -124,7 +128,7 @@ def label_of(choice: dict[str, Any]) -> float | None:
     return float(digits[-1]) if digits else None
 
 
-def _ask(text: str, kind: str, config: EndpointConfig) -> float | str:
+def _ask(client: httpx.Client, text: str, kind: str, config: EndpointConfig) -> float | str:
     """The label, or why there is none."""
     import httpx
 
@@ -144,7 +148,7 @@ def _ask(text: str, kind: str, config: EndpointConfig) -> float | str:
         }
         try:
             headers = {"Authorization": f"Bearer {key}"} if key else {}
-            response = httpx.post(f"{config.url.rstrip('/')}/chat/completions", json=body, headers=headers, timeout=config.timeout_s)
+            response = client.post(f"{config.url.rstrip('/')}/chat/completions", json=body, headers=headers)
         except httpx.HTTPError as error:
             reason = type(error).__name__
             time.sleep(min(0.2 * 2**attempt, 10))

@@ -6,12 +6,14 @@ LLVM turns the vector types into whatever the processor has.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+from numba import extending, types
 
+intrinsic: Any = extending.intrinsic  # what it decorates is called without the typing context, which no type checker knows
 HIGH = np.uint64(0x8080808080808080)
 ONES = np.uint64(0x0101010101010101)
 _BYTE, _LANES = ir.IntType(8), 64
@@ -27,7 +29,7 @@ def load_eight(typingctx, array, index):
     """Eight bytes of a uint8 array from any place, the first in the lowest bits. The caller knows that they are there."""
 
     def codegen(context, builder, signature, arguments):
-        loaded = builder.load(_pointer(context, builder, signature.args[0], *arguments, ir.IntType(64)))
+        loaded = builder.load(_pointer(context, builder, signature.args[0], arguments[0], arguments[1], ir.IntType(64)))
         loaded.align = 1
         return loaded
 
