@@ -58,7 +58,7 @@ class OptimConfig:
     """Added to the root of the second moment."""
     orthogonalization: Literal["quintic", "gram", "gram_bfloat16"] = "quintic"
     """`quintic`: Newton-Schulz as published, in float32; `gram`: half its products, for matrices so large that the optimizer is felt;
-    `gram_bfloat16`: with factors in bfloat16. Equal in training loss (design note 0022)."""
+    `gram_bfloat16`: with factors in bfloat16. Design note 0022 has both against the published form."""
     newton_schulz_steps: int = 5
     """Iterations of `quintic`."""
     expert_norm: Literal["per_expert", "pooled"] = "per_expert"
