@@ -50,6 +50,7 @@ PAGE_TERMS: tuple[Term, ...] = (
     Term(
         name="false_alarm_rate", unit="", definition="share of healthy replayed runs in which the rule alarms at any time", better="lower"
     ),
+    Term(name="num_outcomes", unit="outcomes", definition="outcomes that forecasts were scored against"),
     Term(name="num_runs", unit="runs", definition="runs counted"),
     Term(name="detected", unit="", definition="share of planted incidents that raised an alarm", better="higher"),
     Term(name="detection_delay", unit="steps", definition="median steps from the planted incident to its first alarm", better="lower"),

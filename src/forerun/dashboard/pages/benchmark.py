@@ -28,7 +28,7 @@ def content(desk: Desk) -> list[Piece]:
             number(task.baseline_error, "absolute_error", f"{task.baseline_error:.2%}"),
             number(task.inside, "coverage90", f"{task.inside:.0%}"),
             number(task.width, "width90", f"{task.width:.1%}"),
-            f"{task.num_outcomes}",
+            number(task.num_outcomes, "num_outcomes"),
         )
         for task in result.tasks
     ]

@@ -115,7 +115,12 @@ def _calibration(files: LabFiles) -> Markup:
         low, high = wilson(held, len(scored))
         where = f"{low:.0%} to {high:.0%}"
         rows.append(
-            (share, number(len(scored), "num_promises"), number(held, "num_promises"), number(held / len(scored), "coverage", where))
+            (
+                number(float(share.rstrip("%")) / 100, f"interval{share.rstrip('%')}", share),
+                number(len(scored), "num_promises"),
+                number(held, "num_promises"),
+                number(held / len(scored), "coverage", where),
+            )
         )
     return table(
         ["interval", "scored", "held", "share held, 95% interval"], rows, caption="How often confirmatory intervals held their outcome"
