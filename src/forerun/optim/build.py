@@ -143,12 +143,12 @@ def _alike(config: OptimConfig, leaves: dict[str, Array]) -> dict[Kind, list[str
 
 
 def _stacked(tree: dict[str, Array], names: list[str]) -> Array:
-    return _made(jnp.stack([tree[name] for name in names]))
+    return tree[names[0]][None] if len(names) == 1 else _made(jnp.stack([tree[name] for name in names]))
 
 
 def _made(stack: Array) -> Array:
     """The stack as an array in memory: otherwise XLA repeats how it is made, or taken apart, in a loop per leaf."""
-    return jax.lax.optimization_barrier(stack)
+    return stack if stack.shape[0] == 1 else jax.lax.optimization_barrier(stack)
 
 
 def orthogonalizer(config: OptimConfig) -> Callable[[Array], Array]:
