@@ -20,7 +20,9 @@ def watch(
     once: Annotated[bool, typer.Option("--once", help="judge once and leave")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="the report as JSON, one line a judgement")] = False,
     every: Annotated[str, typer.Option(help="time between judgements: 120s, 2m, 1h")] = "120s",
-    notify: Annotated[str, typer.Option(help="webhook address or command; told when the state changes or is not on course, report as JSON")] = "",
+    notify: Annotated[
+        str, typer.Option(help="webhook address or command; told when the state changes or is not on course, report as JSON")
+    ] = "",
     limits: Annotated[Path | None, typer.Option(help="limits calibrated by `forerun replay --calibrate`")] = None,
     afterwards: Annotated[bool, typer.Option("--afterwards", help="the run is over: nothing can be late")] = False,
     lab: Annotated[Path, typer.Option(help="folder of the lab")] = Path("."),
