@@ -25,6 +25,7 @@ SEED = 0
 LOUD_MISFIT = 0.015  # assumed: five times the usual misfit of public ladders
 LARGEST_INFLATION = 8.0  # assumed: beyond this an interval is a number without meaning
 FLOORS_SHOWN = 9
+FARTHEST = 1e8  # assumed: target over largest rung, either way; no ladder says anything beyond
 
 
 def forecast(
@@ -50,6 +51,11 @@ def forecast(
     check_ladder(rungs)
     if compute not in COMPUTES:
         raise DataError(f"compute must be one of {', '.join(COMPUTES)}, got {compute!r}", hint="say which FLOPs compute_per_step counts")
+    away = target.compute / max(rung.compute for rung in rungs)
+    if not 1 / FARTHEST <= away <= FARTHEST:
+        raise DataError(
+            f"the target's compute is {away:.3g} times the largest rung's", hint="check that train_steps and compute_per_step count the same"
+        )
     ordered = sorted(rungs, key=lambda rung: (rung.compute, rung.name))
     if method == "marin2026":
         return _with_id(published_rule(ordered, target, floor=floor, compute=compute, eval_name=eval_name))
