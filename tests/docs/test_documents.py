@@ -77,3 +77,10 @@ def test_a_misused_command_gives_one_line_and_exit_code_2():
         run = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
         assert run.returncode == 2, arguments
         assert run.stderr.count("\n") == 1, run.stderr
+
+
+def test_the_readme_states_the_record_of_the_demo_as_it_was_measured():
+    from forerun.demo.trials import record_in_words
+
+    [shown] = re.findall(r"<!-- trials -->\n(.*?)\n<!-- /trials -->", README, re.DOTALL)
+    assert " ".join(shown.split()) == record_in_words()

@@ -123,8 +123,9 @@ def run_recipe(recipe: Recipe, folder: Path, lab: Lab, *, until: Stage | None = 
         take_steps(walk, files, recipe.text, evals=evals, until=until)
         return Progressed(steps=tuple(walk.steps), report=walk.steps[-1].report)
     cleaned = clean(lab, files, recipe.text, evals=evals, engine=recipe.engine)
-    if until is not None:
-        report = build_until(lab, recipe.name, cleaned.partitions, cleaned.sources, recipe.build, until, steps=cleaned.steps)
+    build_stage: BuildStage | None = next((stage for stage in BUILD_STAGES if stage == until), None)
+    if build_stage is not None:
+        report = build_until(lab, recipe.name, cleaned.partitions, cleaned.sources, recipe.build, build_stage, steps=cleaned.steps)
         return Progressed(steps=cleaned.steps, report=report)
     manifest = build_store(lab, recipe.name, cleaned.partitions, cleaned.sources, recipe.build, steps=cleaned.steps)
     return Progressed(steps=manifest.steps, report={}, manifest=manifest)

@@ -54,7 +54,8 @@ def forecast(
     away = target.compute / max(rung.compute for rung in rungs)
     if not 1 / FARTHEST <= away <= FARTHEST:
         raise DataError(
-            f"the target's compute is {away:.3g} times the largest rung's", hint="check that train_steps and compute_per_step count the same"
+            f"the target's compute is {away:.3g} times the largest rung's",
+            hint="check that train_steps and compute_per_step count the same",
         )
     ordered = sorted(rungs, key=lambda rung: (rung.compute, rung.name))
     if method == "marin2026":

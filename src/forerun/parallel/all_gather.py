@@ -76,5 +76,5 @@ def _one_round(number, arrays, indices, *, size: int, block: int) -> Float[Array
         kept=mine & (rank >= 0) & (rank < part.count[local_index]),
     )
     buffer = to_slots(rows, slots).reshape(blocks.expert_of_block.shape[0], block, -1)
-    out = swiglu(buffer, *experts, blocks.expert_of_block).reshape(-1, rows.shape[-1])
+    out = swiglu(buffer, experts.w_gate, experts.w_up, experts.w_down, blocks.expert_of_block).reshape(-1, rows.shape[-1])
     return from_slots(out.astype(jnp.float32), weight, slots)

@@ -97,7 +97,8 @@ def _one_round(number, arrays, indices, *, size: int, block: int, axes: Axes) ->
     pieces, own_count = pieces_of(admission, number, size, block)
     blocks = in_blocks(own_count, size, block)
     buffer = exchange(to_slots(rows, slots), pieces, blocks.filled.size, axes)
-    out = swiglu(buffer.reshape(blocks.expert_of_block.shape[0], block, -1), *experts, blocks.expert_of_block)
+    in_tiles = buffer.reshape(blocks.expert_of_block.shape[0], block, -1)
+    out = swiglu(in_tiles, experts.w_gate, experts.w_up, experts.w_down, blocks.expert_of_block)
     returned = exchange(out.reshape(buffer.shape), pieces.back(), slots.token_of_slot.shape[0], axes)
     return from_slots(returned.astype(jnp.float32), weight, slots)
 

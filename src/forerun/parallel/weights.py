@@ -29,5 +29,5 @@ def traffic_of(
     dropped = admission.load - admission.admitted[admission.own]
     rows: Any = (jnp.float32(rows_sent), jnp.float32(rows_executed))  # sums over devices may pass 2^31
     sums = total((admission.load, dropped, *rows), axes)
-    load, dropped, rows_sent, rows_executed = jax.lax.stop_gradient(sums)
-    return Traffic(load, dropped, lost.sum(1, dtype=jnp.int32), rows_sent, rows_executed)
+    load, lost_by_expert, sent, executed = jax.lax.stop_gradient(sums)
+    return Traffic(load, lost_by_expert, lost.sum(1, dtype=jnp.int32), sent, executed)

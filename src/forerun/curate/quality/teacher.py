@@ -81,7 +81,8 @@ def endpoint_labels(
     ):
         for start in range(0, len(waiting), CHUNK):
             chunk = waiting[start : start + CHUNK]
-            answers = list(pool.map(lambda index: _ask(client, texts[index], kinds[index], config), chunk))
+            questions = [(texts[index], kinds[index]) for index in chunk]
+            answers = list(pool.map(lambda question: _ask(client, question[0], question[1], config), questions))
             failures = [answer for answer in answers if isinstance(answer, str)]
             for index, answer in zip(chunk, answers):
                 if not isinstance(answer, str):
