@@ -130,14 +130,12 @@ def test_a_process_that_may_write_no_more_says_so_as_root_and_as_anybody(tmp_pat
 
 
 def test_memory_does_not_grow_with_the_number_of_saves(tmp_path):
-    checkpoints, state, mib = Checkpoints(tmp_path, config_digest="c"), state_of(16), 16
+    checkpoints, state, mib = Checkpoints(tmp_path, config_digest="c"), state_of(4), 4
     used = []
-    for step in range(1, 33):
+    for step in range(1, 65):
         checkpoints.save(state, step)
         used.append(psutil.Process().memory_info().rss / (1 << 20))
-    assert (
-        used[-1] - used[7] < 6 * mib
-    )  # 24 more saves of 16 MiB each: buffers kept alive would show as 384, the allocator's own steps as 50
+    assert used[-1] - used[31] < 16 * mib  # buffers kept alive would show as 32 x 4 MiB; threads' own heaps fill up before
 
 
 def test_a_restore_needs_little_more_memory_than_the_state_it_reads(tmp_path):

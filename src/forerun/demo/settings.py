@@ -127,8 +127,8 @@ QUICK = DemoSettings(
     repeated_width=24,
     num_repeats=1,
     big_width=64,
-    tokens_per_active_param=12.0,
+    tokens_per_active_param=10.0,
     batch_sizes={16: 4, 24: 4, 32: 4, 40: 4, 64: 8},
     num_layers=2,
-    eval_sequences=16,
+    eval_sequences=8,
 )
