@@ -31,7 +31,9 @@ def test_all_runs_share_the_recipe_and_the_ratio_of_tokens_to_active_parameters(
     runs = [*settings.rungs(MANIFEST), settings.big(MANIFEST)]
     for run in runs:
         tokens = run.train.num_steps * run.train.batch_tokens
-        assert tokens / num_active_params(run.model) == pytest.approx(settings.tokens_per_active_param, rel=0.01)
+        assert tokens / num_active_params(run.model) == pytest.approx(
+            settings.tokens_per_active_param, rel=0.5 / run.train.num_steps + 1e-3
+        )  # whole steps
         assert run.eval.every_fraction == 0.05
         model = run.model
         assert (model.num_experts, model.top_k, model.num_shared_experts, model.num_layers) == (16, 2, 2, settings.num_layers)
