@@ -71,6 +71,7 @@ def store_bytes(lab: Path, manifest: str) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_run_killed_where_it_was_busiest_ends_with_the_same_store_and_redoes_only_the_lost_part(recipe, tmp_path):
     whole = digest(recipe, tmp_path / "one")
     process = subprocess.Popen(command(recipe, tmp_path / "two"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
