@@ -34,20 +34,30 @@ def storage_errors(path: Path) -> Iterator[None]:
         raise StorageError(f"cannot write {path}: {problem}", hint=way_out) from None
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Make `path` hold exactly `data`, durably; a reader or a crash sees the old file or the new one, never a part."""
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file beside `path` to write; it takes the place of `path` when the block ends, and is gone when the block fails.
+
+    A reader sees the old file or the new one, never a part. Surviving a crash of the machine is the block's business (`fsync`).
+    """
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:
-            with beside.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            yield beside
             os.replace(beside, path)
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Make `path` hold exactly `data`, durably; a reader or a crash sees the old file or the new one, never a part."""
+    with replacing(path) as beside, beside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    with storage_errors(path):
         fsync_folder(path.parent)
 
 

@@ -41,9 +41,15 @@ from forerun.loader.manifest import Manifest, Source, Step, load_manifest
 BuildStage = Literal["embed", "cluster", "quality", "tokenise", "store"]
 BUILD_STAGES: tuple[BuildStage, ...] = ("embed", "cluster", "quality", "tokenise", "store")
 STEP_CODE = {
-    "embed": tuple(f"forerun.curate.embed.{name}" for name in ("encoders", "endpoint", "onnx", "quantize", "static", "tfidf", "words")),
+    "embed": (
+        *(f"forerun.curate.embed.{name}" for name in ("encoders", "endpoint", "onnx", "quantize", "static", "tfidf", "words")),
+        "forerun.curate.growing",
+    ),
     "cluster": tuple(f"forerun.curate.cluster.{name}" for name in ("checks", "domains", "kmeans", "merge", "names")),
-    "quality": tuple(f"forerun.curate.quality.{name}" for name in ("calibrate", "heuristic", "model", "statistics", "student", "teacher")),
+    "quality": (
+        *(f"forerun.curate.quality.{name}" for name in ("calibrate", "heuristic", "model", "statistics", "student", "teacher")),
+        "forerun.curate.text.words",
+    ),
     "tokenise": ("forerun.curate.tokenise",),
     "store": ("forerun.curate.build", "forerun.curate.store"),
 }

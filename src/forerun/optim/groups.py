@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from forerun.optim.paths import named_leaves
+from forerun.parallel.sharding import inside_layer
 
 Rule = Literal["muonh", "adamh", "adam"]
 
@@ -44,7 +45,7 @@ TABLE: tuple[Row, ...] = (
 
 def row_of(name: str) -> Row:
     """The line that governs a leaf. Raises: KeyError when none does."""
-    short = _inside_layer(name)
+    short = inside_layer(name)
     for row in TABLE:
         if fnmatchcase(short, row.pattern):
             return row
@@ -61,16 +62,7 @@ def table(params: Any) -> str:
     merged: dict[tuple[str, str, str], list[int]] = {}
     for name, leaf in named_leaves(params).items():
         row = row_of(name)
-        merged.setdefault((_inside_layer(name), row.rule, row.group), []).append(leaf.size)
+        merged.setdefault((inside_layer(name), row.rule, row.group), []).append(leaf.size)
     lines = [f"{'parameter':40} {'rule':6} {'group':12} {'leaves':>6} {'num_params':>12}"]
     lines += [f"{name:40} {rule:6} {group:12} {len(sizes):6d} {sum(sizes):12d}" for (name, rule, group), sizes in sorted(merged.items())]
     return "\n".join(lines)
-
-
-def _inside_layer(name: str) -> str:
-    parts = name.split("/")
-    if parts[0] in ("layers", "dense_layers"):
-        parts = parts[1:]
-        if parts[0].isdigit():
-            parts = parts[1:]
-    return "/".join(parts)

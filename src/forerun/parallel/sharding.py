@@ -49,7 +49,7 @@ TABLE: tuple[Row, ...] = (
 
 def row_of(name: str) -> Row:
     """The line that places a leaf. Raises: KeyError when none does."""
-    short = _inside_layer(name)
+    short = inside_layer(name)
     for row in TABLE:
         if fnmatchcase(short, row.pattern):
             return row
@@ -85,7 +85,8 @@ def _cut_at(dim: int, axes: str | tuple[str, ...]) -> PartitionSpec:
     return PartitionSpec(*(None,) * dim, axes)
 
 
-def _inside_layer(name: str) -> str:
+def inside_layer(name: str) -> str:
+    """The part of a leaf's path that is the same in every layer: what tables of parameters are written over."""
     parts = name.split("/")
     if parts[0] in ("layers", "dense_layers"):
         parts = parts[1:]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from forerun.base.errors import RecordError
-from forerun.base.files import storage_errors
+from forerun.base.files import replacing
 from forerun.base.lab import Lab
 from forerun.record.reader import open_run
 
@@ -45,16 +44,13 @@ def rebuild(lab: Lab) -> Path:
     A run that cannot be read is listed as such and does not stop the others.
     """
     path = path_of(lab)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as beside:
         beside.unlink(missing_ok=True)
         with closing(sqlite3.connect(beside)) as connection:
             connection.executescript(SCHEMA)
             for folder in sorted(lab.runs.glob("*/run.json")):
                 _add(connection, folder.parent)
             connection.commit()
-        os.replace(beside, path)
     return path
 
 

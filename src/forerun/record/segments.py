@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from forerun.base.files import fsync_folder, storage_errors
+from forerun.base.files import fsync_folder, replacing, storage_errors
 from forerun.record import pyramid
 from forerun.record.rows import columns_of, read_rows
 
@@ -60,8 +60,7 @@ def seal(folder: Path) -> int:
 
 def write_table(path: Path, table: pa.Table, *, row_group_size: int | None = None) -> None:
     """One Parquet file, whole or absent: zstd, floats as split byte streams."""
-    beside = path.with_name(f".{path.name}.part")
-    with storage_errors(path):
+    with replacing(path) as beside:
         pq.write_table(
             table,
             beside,
@@ -73,7 +72,7 @@ def write_table(path: Path, table: pa.Table, *, row_group_size: int | None = Non
         )
         with beside.open("rb") as file:
             os.fsync(file.fileno())
-        os.replace(beside, path)
+    with storage_errors(path):
         fsync_folder(path.parent)
 
 

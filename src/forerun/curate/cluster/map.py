@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from forerun.base.files import storage_errors
+from forerun.base.files import replacing
 from forerun.base.lab import Lab
 from forerun.curate.cluster.domains import DomainModel
 
@@ -48,12 +48,8 @@ def map_of(model: DomainModel) -> pa.Table:
 
 def keep_map(lab: Lab, digest: str, model: DomainModel) -> None:
     """Write the map of a store's domains where the atlas looks for it."""
-    path = lab.atlas / digest / FILE
-    with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_suffix(".part")
+    with replacing(lab.atlas / digest / FILE) as beside:
         pq.write_table(map_of(model), beside, compression="zstd")
-        beside.replace(path)
 
 
 def _plane(vectors: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, float]:

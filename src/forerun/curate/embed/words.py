@@ -13,6 +13,7 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
+from forerun.curate.growing import grown
 from forerun.curate.text.words import buffers
 
 LONGEST_WORD = 40  # assumed: longer runs of letters are encoded data; cutting them keeps the word cache bounded
@@ -90,7 +91,7 @@ def split(data, offsets, classes, fold):
                 value = (value ^ np.uint64(byte)) * np.uint64(0x100000001B3)
             if count == room:
                 room *= 2
-                hashes, starts, lengths = _grown(hashes, room), _grown(starts, room), _grown(lengths, room)
+                hashes, starts, lengths = grown(hashes, room), grown(starts, room), grown(lengths, room)
             hashes[count], starts[count] = mix(value), at
             lengths[count] = -(stop - at) if marked else stop - at
             count += 1
@@ -101,13 +102,6 @@ def split(data, offsets, classes, fold):
                 spaced = False
         first[document + 1] = count
     return hashes[:count], starts[:count], lengths[:count], first
-
-
-@nb.njit(nogil=True, cache=True)
-def _grown(array, room):
-    larger = np.empty(room, array.dtype)
-    larger[: len(array)] = array
-    return larger
 
 
 @nb.njit(nogil=True, cache=True)
@@ -129,7 +123,7 @@ def intern(hashes, keys, values, known):
         if keys[slot] == 0:
             keys[slot], values[slot] = key, count
             if count - known == len(fresh):
-                fresh = _grown(fresh, 2 * len(fresh))
+                fresh = grown(fresh, 2 * len(fresh))
             fresh[count - known] = index
             count += 1
         ids[index] = values[slot]

@@ -189,6 +189,7 @@ def decontaminate_step(
             CONTAMINATION,
             "forerun.curate.store",
             *(f"{TEXT}.{name}" for name in ("decontaminate", "gram_index", "leaks", "evidence", "words")),
+            "forerun.curate.growing",
         ),
     )
     folder = StepFolder(walk.root, key)

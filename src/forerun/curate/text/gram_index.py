@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from forerun.curate.growing import grown
 from forerun.curate.text.spelling import spelling
 from forerun.curate.text.words import (
     GRAM_BASE,
@@ -255,7 +256,7 @@ def _scan(
                     continue
                 if hits == room:
                     room *= 2
-                    document_of, entry_of, end_of = _grown(document_of, room), _grown(entry_of, room), _grown(end_of, room)
+                    document_of, entry_of, end_of = grown(document_of, room), grown(entry_of, room), grown(end_of, room)
                 document_of[hits], entry_of[hits], end_of[hits] = document, entry, ends[num - count + gram] - begin
                 hits += 1
         if weight >= least_words * UNITS and len(short_words):
@@ -272,15 +273,8 @@ def _scan(
                     if length <= last and _hash_of(words[last - length : last]) == short_hash[short]:
                         if hits == room:
                             room *= 2
-                            document_of, entry_of, end_of = _grown(document_of, room), _grown(entry_of, room), _grown(end_of, room)
+                            document_of, entry_of, end_of = grown(document_of, room), grown(entry_of, room), grown(end_of, room)
                         document_of[hits], entry_of[hits], end_of[hits] = document, num_grams + short, ends[last - 1] - begin
                         hits += 1
                     short += 1
     return document_of[:hits].copy(), entry_of[:hits].copy(), end_of[:hits].copy(), totals
-
-
-@numba.njit(cache=True, nogil=True)
-def _grown(array, room):
-    larger = np.empty(room, array.dtype)
-    larger[: len(array)] = array
-    return larger

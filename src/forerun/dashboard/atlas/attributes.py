@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from forerun.base.errors import DataError
-from forerun.base.files import storage_errors
+from forerun.base.files import replacing
 from forerun.base.lab import Lab
 from forerun.dashboard.atlas.book import Book
 
@@ -46,6 +46,17 @@ def made_folder(lab: Lab, book: Book) -> Path:
     return folder_of(lab, book) / f"made-{VERSION}"
 
 
+def made_once(lab: Lab, book: Book, name: str, make: Callable[[Lab, Book], pa.Table]) -> pa.Table:
+    """The table kept under a name in the made folder; the first time it is made and kept."""
+    path = made_folder(lab, book) / name
+    if path.exists():
+        return pq.read_table(path)
+    table = make(lab, book)
+    with replacing(path) as beside:
+        pq.write_table(table, beside, compression="zstd")
+    return table
+
+
 def shards(lab: Lab, book: Book, columns: Sequence[str]) -> Iterator[Placed]:
     """Document tables of the training cells, without removed documents. Raises: DataError when a file is missing or broken."""
     gone = {removal["id"] for removal in book.manifest.get("removed", [])}
@@ -66,16 +77,7 @@ def shards(lab: Lab, book: Book, columns: Sequence[str]) -> Iterator[Placed]:
 
 def source_cells(lab: Lab, book: Book) -> pa.Table:
     """`cell, source, num_documents, num_tokens, num_bytes, score_sum, score_square`, one row a pair; kept as Parquet."""
-    path = made_folder(lab, book) / SOURCE_CELLS
-    if path.exists():
-        return pq.read_table(path)
-    made = _added_up(lab, book)
-    with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_suffix(".part")
-        pq.write_table(made, beside, compression="zstd")
-        beside.replace(path)
-    return made
+    return made_once(lab, book, SOURCE_CELLS, _added_up)
 
 
 def _added_up(lab: Lab, book: Book) -> pa.Table:

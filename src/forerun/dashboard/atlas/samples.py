@@ -9,11 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from forerun.base.files import storage_errors
 from forerun.base.lab import Lab
-from forerun.dashboard.atlas.attributes import made_folder, shards
+from forerun.dashboard.atlas.attributes import made_once, shards
 from forerun.dashboard.atlas.book import Book
 from forerun.dashboard.atlas.text import Reader
 
@@ -28,16 +26,7 @@ COLUMNS = ("id", "source", "source_id", "quality_score", "domain_cosine", "conte
 
 def samples(lab: Lab, book: Book) -> pa.Table:
     """`cell, kind, id, source, source_id, scores, num_tokens, text, cut`, by cell, kind and rank; made once, kept as Parquet."""
-    path = made_folder(lab, book) / FILE
-    if path.exists():
-        return pq.read_table(path)
-    made = _drawn(lab, book)
-    with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_suffix(".part")
-        pq.write_table(made, beside, compression="zstd")
-        beside.replace(path)
-    return made
+    return made_once(lab, book, FILE, _drawn)
 
 
 def _drawn(lab: Lab, book: Book) -> pa.Table:
