@@ -48,10 +48,6 @@ class Site:
         """Every page."""
         return list(self._pages)
 
-    def file_paths(self) -> list[str]:
-        """What the pages' scripts read, besides figures' numbers."""
-        return list(self._files)
-
     def get(self, path: str) -> bytes | None:
         """The bytes of a path; None when the site has no such path."""
         if path in self._made:

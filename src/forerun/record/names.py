@@ -84,11 +84,6 @@ def our_name(foreign: str) -> tuple[str, float]:
     return foreign, 1.0
 
 
-def known_names() -> set[str]:
-    """Foreign names without a star: what a sampled source asks for first."""
-    return {foreign for foreign, _, _ in TABLE if "*" not in foreign}
-
-
 @cache
 def _compiled() -> tuple[tuple[re.Pattern[str], str, float], ...]:
     return tuple((re.compile(re.escape(foreign).replace(r"\*", "(.+)")), name, factor) for foreign, name, factor in TABLE)

@@ -8,7 +8,6 @@ from forerun.model.count import mfu_executed, mfu_useful, routed_flops_fraction,
 from forerun.train.config import RunConfig
 from forerun.train.step import StepReport
 
-MIB_PER_GIB = 1024
 PEAK_FLOPS_PER_CPU_DEVICE = 2.0e11  # measured: float32 products of XLA on two server cores reach 95-105 GFLOP/s each (2026-11-30)
 
 

@@ -95,14 +95,6 @@ class Book:
         """Domain to contrast terms and main source, as the cluster step wrote them."""
         return {entry["slug"]: entry for entry in self.reports.get("cluster", {}).get("domains", []) if "slug" in entry}
 
-    @cached_property
-    def removed_tokens(self) -> dict[str, int]:
-        """Cell name to tokens of documents taken out since the store was built."""
-        gone: dict[str, int] = {}
-        for removal in self.manifest.get("removed", []):
-            gone[removal["cell"]] = gone.get(removal["cell"], 0) + removal["num_tokens"]
-        return gone
-
     def summary(self) -> dict[str, Any]:
         """Domains with their bucket shares and enrichment, and cells: what `forerun data show` prints."""
         domains = [

@@ -63,9 +63,10 @@ def _debian(folder: Path, downloads: Path, quick: bool) -> list[SourceFile]:
     if missing:
         apt = Apt(downloads / "debian")
         apt.update()
-        names = apt.names({item.package for item in DEBIAN})
-        if len(names) < LEAST_SHARE * len({item.package for item in DEBIAN}):
-            absent = sorted({item.package for item in DEBIAN} - set(names))
+        wanted = {item.package for item in DEBIAN}
+        names = apt.names(wanted)
+        if len(names) < LEAST_SHARE * len(wanted):
+            absent = sorted(wanted - set(names))
             raise SourceError(f"this system's package lists lack {', '.join(absent)}", hint="use Debian 12 or newer, or --corpus packages")
         missing = [item for item in missing if item.package in names]
         with Progress("corpus", len(DEBIAN), "sources", done=len(DEBIAN) - len(missing)) as progress:
