@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from forerun.kernels.compiling import compiler_options
 from forerun.model import transformer
 from forerun.model.config import ModelConfig
 from forerun.parallel.config import TransportConfig
@@ -52,7 +53,7 @@ def bytes_of_xla(run: PlannedRun) -> int:
     batch = Shapes(whole, whole, whole, whole, jax.ShapeDtypeStruct(whole.shape, jnp.float32))
     experts = functools.partial(run_experts, config=run.transport)
     gradient = jax.value_and_grad(functools.partial(transformer.loss, config=run.model, experts=experts, remat=run.remat), has_aux=True)
-    used = jax.jit(gradient).lower(params, state, batch).compile().memory_analysis()
+    used = jax.jit(gradient, compiler_options=compiler_options()).lower(params, state, batch).compile().memory_analysis()
     return used.temp_size_in_bytes + used.output_size_in_bytes + used.argument_size_in_bytes
 
 

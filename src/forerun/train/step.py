@@ -14,6 +14,7 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
+from forerun.kernels.compiling import compiler_options
 from forerun.loader.batches import Batch
 from forerun.model.moe import by_position
 from forerun.model.transformer import Aux, RouterState, loss
@@ -109,10 +110,11 @@ def build_step(config: RunConfig, mesh: Mesh | None = None) -> jax.stages.Wrappe
         )
         return new, report
 
+    jitted = functools.partial(jax.jit, step, donate_argnums=0, compiler_options=compiler_options())
     if mesh is None:
-        return jax.jit(step, donate_argnums=0)
+        return jitted()
     state, whole = shardings_of(state_shapes(config), mesh), replicated(mesh)
-    return jax.jit(step, donate_argnums=0, in_shardings=(state, over_batch(mesh)), out_shardings=(state, whole))
+    return jitted(in_shardings=(state, over_batch(mesh)), out_shardings=(state, whole))
 
 
 def compile_step(config: RunConfig, mesh: Mesh | None = None) -> tuple[Step, float]:
