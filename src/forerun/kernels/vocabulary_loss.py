@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +18,9 @@ from jaxtyping import Array, Float, Int
 
 from forerun.kernels.blocks import LOGIT_BLOCK_BYTES
 
-HeadLoss = Callable[[Array, Array, Array, Array, float], tuple[Array, Array, Array]]
-"""`vocabulary_loss`'s own shape: hidden, head, targets, weight, z_coefficient to objective, nats, squared logsumexp."""
+HeadLoss = Callable[[Array, Array, Array, Array, float], Any]
+"""`vocabulary_loss`'s own shape: hidden, head, targets, weight, z_coefficient to objective, nats, squared logsumexp.
+`Any`: what a `custom_vjp` returns is unknown to the types of jax 0.10."""
 VOCABULARY_BLOCK = 4096  # derived: the block of the original's streamed head (reference model-and-training 1.4)
 
 

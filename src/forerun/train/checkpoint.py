@@ -263,7 +263,11 @@ def _described(arrays: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         array = np.asarray(leaf, order="C")
         yield (
             path_of(key_path),
-            {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": hashlib.sha256(array.reshape(-1).view(np.uint8)).hexdigest()},
+            {
+                "shape": list(array.shape),
+                "dtype": str(array.dtype),
+                "sha256": hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest(),
+            },
         )
 
 

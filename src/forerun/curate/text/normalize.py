@@ -48,7 +48,7 @@ def normalize(documents: pa.Table, config: NormalizeConfig) -> pa.Table:
     texts = documents["text"].combine_chunks().cast(pa.large_string()) if documents.num_rows else pa.array([], pa.large_string())
     texts = _compacted(texts, config.max_whitespace_run)
     content, offsets = _buffers(texts)
-    view = memoryview(content)
+    view = content.data
     edges = offsets.tolist()
     ids = [xxhash.xxh3_128_hexdigest(view[start:stop]) for start, stop in zip(edges, edges[1:])]
     blank = _longest_runs(content, offsets)[1]
