@@ -6,6 +6,8 @@ import { onRows } from "./news";
 import { Plot } from "./plot";
 import type { PlotLine } from "./plot";
 import { points } from "./rows";
+import { table } from "./table";
+import type { Column } from "./table";
 
 interface Run {
   run: string;
@@ -16,10 +18,10 @@ interface Run {
 }
 
 const ALIGN = {
-  fraction: { label: "share of the run, %", factor: (run: Run) => (run.num_steps ? 100 / run.num_steps : null) },
-  tokens: { label: "tokens", factor: (run: Run) => run.tokens_per_step },
-  compute: { label: "compute without the head, FLOPs", factor: (run: Run) => run.compute_per_step },
-  step: { label: "step", factor: () => 1 },
+  fraction: { label: "share of the run, %", term: "fraction_done", factor: (run: Run) => (run.num_steps ? 100 / run.num_steps : null) },
+  tokens: { label: "tokens", term: "train_tokens", factor: (run: Run) => run.tokens_per_step },
+  compute: { label: "compute without the head, FLOPs", term: "fit_compute", factor: (run: Run) => run.compute_per_step },
+  step: { label: "step", term: "step", factor: () => 1 },
 } as const;
 type Alignment = keyof typeof ALIGN;
 
@@ -29,7 +31,7 @@ const MOST = 6;
 async function start(place: HTMLElement): Promise<void> {
   const answer = await fetch(place.dataset.index ?? "");
   if (!answer.ok) return;
-  const { runs } = (await answer.json()) as { runs: Run[] };
+  const { runs, words } = (await answer.json()) as { runs: Run[]; words: Record<string, string> };
   const query = new URLSearchParams(location.search);
   const metrics = [...new Set(runs.flatMap((run) => run.metrics))].sort();
   const asked = query.getAll("run").filter((name) => runs.some((run) => run.run === name));
@@ -45,7 +47,7 @@ async function start(place: HTMLElement): Promise<void> {
     setParameter("run", [...state.runs]);
     setParameter("metric", [state.metric]);
     setParameter("by", [state.by]);
-    void draw(figure, told, runs.filter((run) => state.runs.has(run.run)), state.metric, state.by);
+    void draw(figure, told, runs.filter((run) => state.runs.has(run.run)), state.metric, state.by, words);
   };
 
   const select = element("select", { id: "compare-metric" }, ...metrics.map((name) => element("option", { value: name, selected: name === state.metric }, name)));
@@ -78,7 +80,7 @@ let serial = 0;
 let grow: ((run: string, rows: Record<string, number | string>[]) => void) | null = null;
 onRows((run, rows) => grow?.(run, rows));
 
-async function draw(host: HTMLElement, told: HTMLElement, runs: Run[], metric: string, by: Alignment): Promise<void> {
+async function draw(host: HTMLElement, told: HTMLElement, runs: Run[], metric: string, by: Alignment, words: Record<string, string>): Promise<void> {
   const mine = ++serial;
   const found = await Promise.all(
     runs.map(async (run) => {
@@ -97,9 +99,9 @@ async function draw(host: HTMLElement, told: HTMLElement, runs: Run[], metric: s
   told.textContent = finding(lines, visible(metric)) + (left ? ` ${left} chosen run${left > 1 ? "s have" : " has"} no such numbers.` : "");
   const legend = element("ul", { class: "legend" }, ...lines.map((line) => element("li", { class: `line s${line.style}` }, line.label)));
   const chart = element("div", { class: "plot" });
-  const all = element("table", {}, element("caption", {}, `${metric} at the end`), element("thead", {}, row(["run", ALIGN[by].label, metric], "th")));
-  all.append(element("tbody", {}, ...lines.map((line) => row([line.label, shown(line.curve.last), shown(line.curve.y(line.curve.length - 1))], "td"))));
-  host.replaceChildren(legend, chart, element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Numbers at the end" }, all));
+  const heads: Column[] = ["run", { label: ALIGN[by].label, words: words[ALIGN[by].term] ?? "" }, { label: metric, words: words[metric] ?? "" }];
+  const ends = lines.map((line) => [line.label, shown(line.curve.last), shown(line.curve.y(line.curve.length - 1))]);
+  host.replaceChildren(legend, chart, table(`${metric} at the end`, heads, ends));
   const plot = new Plot(chart, { key: "compare", x: ALIGN[by].label, y: visible(metric), logX: by === "compute", lines, bands: [], marks: [], onZoom: () => undefined });
   plot.draw();
   grow = (run, rows) => {
@@ -120,10 +122,6 @@ function finding(lines: PlotLine[], metric: string): string {
   if (!first || !last) return "";
   if (there.length === 1) return `${metric} of ${first.label} ends at ${shown(first.value)}.`;
   return `Where all have got to, ${first.label} has the lowest ${metric}, ${shown(first.value)}; ${last.label} the highest, ${shown(last.value)}.`;
-}
-
-function row(cells: string[], kind: "th" | "td"): HTMLTableRowElement {
-  return element("tr", {}, ...cells.map((cell) => (kind === "th" ? element("th", { scope: "col" }, cell) : element("td", {}, cell))));
 }
 
 const place = document.getElementById("compare");

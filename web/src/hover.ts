@@ -2,6 +2,13 @@ import { element } from "./element";
 
 const TARGET = "[title], [data-words]";
 
+/** What a cell's number is: its own words are nearer, else those of its column's head. */
+function wordsOfColumn(cell: HTMLTableCellElement): string {
+  const head = cell.closest("table")?.tHead?.rows[0]?.cells[cell.cellIndex];
+  const named = head?.title ? head : head?.querySelector<HTMLElement>(TARGET);
+  return named?.title || named?.dataset.words || "";
+}
+
 /** Shows `title` texts in a box of the page: on hover, on focus, on touch; Escape closes it, and it can be hovered itself. */
 export function hoverText(): void {
   const box = element("div", { id: "words", role: "tooltip", hidden: true });
@@ -10,7 +17,7 @@ export function hoverText(): void {
 
   const hide = (): void => {
     if (!shown) return;
-    shown.title = shown.dataset.words ?? "";
+    if (shown.dataset.words) shown.title = shown.dataset.words;
     delete shown.dataset.words;
     shown.removeAttribute("aria-describedby");
     shown = null;
@@ -19,10 +26,12 @@ export function hoverText(): void {
   const show = (target: HTMLElement): void => {
     if (target === shown) return;
     hide();
-    const words = target.title;
+    const words = target.title || (target instanceof HTMLTableCellElement ? wordsOfColumn(target) : "");
     if (!words) return;
-    target.dataset.words = words;
-    target.removeAttribute("title");
+    if (target.title) {
+      target.dataset.words = words;
+      target.removeAttribute("title");
+    }
     target.setAttribute("aria-describedby", "words");
     shown = target;
     box.textContent = words;
@@ -34,7 +43,7 @@ export function hoverText(): void {
     box.style.top = `${below ? place.bottom + 4 : Math.max(4, place.top - box.offsetHeight - 4)}px`;
   };
   const targetOf = (event: Event): HTMLElement | null =>
-    event.target instanceof Element ? event.target.closest<HTMLElement>(`main ${TARGET.replace(",", ", main")}`) : null;
+    event.target instanceof Element ? event.target.closest<HTMLElement>("main [title], main [data-words], main td") : null;
 
   document.addEventListener("pointerover", (event) => {
     const target = targetOf(event);

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 from forerun.dashboard.html import Markup, Piece, tag
-from forerun.dashboard.page_terms import entry_of
+from forerun.dashboard.page_terms import entry_of, known_entry
 
 
 def number(value: float | int | None, term: str, shown: str | None = None) -> Markup:
@@ -28,6 +29,17 @@ def hover(term: str) -> str:
     unit = f" ({entry.unit})" if entry.unit else ""
     better = f" {entry.better.capitalize()} is better." if entry.better else ""
     return f"{entry.name}{unit}: {entry.definition}.{better}"
+
+
+def hover_of_metric(metric: str) -> str:
+    """What a logged metric is; a name the glossary does not know is a stranger's, told as such."""
+    entry = known_entry(metric)
+    return f"{metric}: {hover(entry.name).partition(': ')[2]}" if entry else f"{metric}: as this run logged it; not in the glossary"
+
+
+def terms(*names: str) -> str:
+    """Names with what they mean, as JSON: what a script of the page says about the numbers it works out."""
+    return json.dumps({name: hover(name) for name in names})
 
 
 def heading(label: Piece, term: str, up: str = "") -> Markup:

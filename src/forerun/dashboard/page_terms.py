@@ -60,6 +60,21 @@ PAGE_TERMS: tuple[Term, ...] = (
     Term(name="evidence", unit="", definition="what a rule saw: value, limit and step, in words"),
     Term(name="num_tokens", unit="tokens", definition="tokens of the store, end-of-document tokens included"),
     Term(name="token_share", unit="", definition="tokens / tokens of the whole, or of the domain or source the table is about"),
+    Term(name="share_read", unit="", definition="tokens a run reads of this part / all tokens it reads"),
+    Term(name="tokens_read", unit="tokens", definition="tokens a run reads of this source, repeats counted"),
+    Term(name="mixture_weight", unit="", definition="share of the tokens a run reads that comes from this cell"),
+    Term(
+        name="topic_tokens",
+        unit="tokens",
+        definition="tokens of documents with every word of the topic, estimated from the uniform samples",
+    ),
+    Term(name="topic_share", unit="", definition="topic_tokens / tokens of the part the row names"),
+    Term(name="config_field", unit="", definition="value of a field of the config that was frozen when the experiment was registered"),
+    Term(name="version", unit="", definition="version of a package the run was trained with"),
+    Term(name="incident_date", unit="", definition="when the incident was reported, as exactly as its source says, UTC"),
+    Term(name="benchmark_measure", unit="", definition="what the row names, measured on public runs the forecaster was not fitted on"),
+    Term(name="benchmark_bar", unit="", definition="what must be reached for the row to count as met; set before it was measured"),
+    Term(name="document_id", unit="", definition="beginning of a document's identity, a digest of its source and content"),
     Term(name="containment", unit="", definition="share of a document's distinct word 3-grams that another document has"),
     Term(name="jaccard", unit="", definition="distinct word 3-grams two documents share / those of both together"),
     Term(name="cluster_size", unit="documents", definition="documents that were compared with each other as possible near-duplicates"),
@@ -83,8 +98,13 @@ GLOSSARY: tuple[Term, ...] = (*TERMS, *PAGE_TERMS)
 _PAGE = {term.name: term for term in PAGE_TERMS}
 
 
+def known_entry(name: str) -> Term | None:
+    """The glossary entry of a metric or shown name, if there is one."""
+    return _PAGE.get(name) or term_of(name)
+
+
 def entry_of(name: str) -> Term:
-    """The glossary entry of a metric or shown name. What no page could explain must not be on a page: our own mistake."""
-    entry = _PAGE.get(name) or term_of(name)
+    """The glossary entry of what our own pages show. What no page could explain must not be on a page: our own mistake."""
+    entry = known_entry(name)
     assert entry is not None, f"{name!r} is not in the glossary"
     return entry

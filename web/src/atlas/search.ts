@@ -1,7 +1,8 @@
 import { setParameter } from "../address";
 import { element } from "../element";
 import { count } from "../numbers";
-import { percent, table, visible } from "./table";
+import type { Column } from "../table";
+import { meaningsOf, percent, table } from "../table";
 
 /** `search.json`: what each row of the uniform samples is, and what each cell holds. */
 interface Head {
@@ -68,7 +69,7 @@ export function startSearch(place: HTMLElement): void {
       }
       const rows = await rowsOf(index, words);
       if (mine !== serial) return;
-      show(known, words, rows, told, found, place.dataset.domains ?? "");
+      show(known, words, rows, told, found, place);
       if (!rows.length) return;
       documents ??= read<Documents>(new URL("search-documents.json", index));
       const listed = await documents;
@@ -113,7 +114,7 @@ async function read<T>(address: URL): Promise<T> {
   return (await answer.json()) as T;
 }
 
-function show(head: Head, words: string[], rows: number[], told: HTMLElement, found: HTMLElement, domains: string): void {
+function show(head: Head, words: string[], rows: number[], told: HTMLElement, found: HTMLElement, place: HTMLElement): void {
   const sampled = new Float64Array(head.cells.length);
   const matched = new Float64Array(head.cells.length);
   head.row_cell.forEach((cell, row) => (sampled[cell] = (sampled[cell] ?? 0) + (head.row_tokens[row] ?? 0)));
@@ -155,14 +156,16 @@ function show(head: Head, words: string[], rows: number[], told: HTMLElement, fo
     (expected ? `: ${(best / expected).toFixed(2)} times the usual share.` : ".");
   const buckets = qualities.map((part, quality) => [`Q${quality}`, percent(total ? part / total : 0), percent(all ? (usual[quality] ?? 0) / all : 0)]);
   const parts = hits.slice(0, SHOWN_DOMAINS).map(([domain, part]) => [
-    element("a", { href: `${domains}/${encodeURIComponent(head.slugs[domain] ?? "")}.html` }, visible(domain)),
+    element("a", { href: `${place.dataset.domains ?? ""}/${encodeURIComponent(head.slugs[domain] ?? "")}.html` }, domain),
     count(part),
     percent((whole.get(domain) ?? 0) > 0 ? part / (whole.get(domain) ?? 1) : 0),
     named(domain) ? "in its name or terms" : "",
   ]);
+  const meanings = meaningsOf(place);
+  const meant = (label: string, term: string): Column => ({ label, words: meanings[term] ?? "" });
   found.replaceChildren(
-    table("The topic by bucket", ["bucket", "share of the topic", "share of all text"], buckets),
-    table("Where it is", ["domain", "tokens, estimated", "share of the domain", ""], parts),
+    table("The topic by bucket", ["bucket", meant("share of the topic", "topic_share"), meant("share of all text", "token_share")], buckets),
+    table("Where it is", ["domain", meant("tokens, estimated", "topic_tokens"), meant("share of the domain", "topic_share"), ""], parts),
   );
 }
 

@@ -1,7 +1,8 @@
 import { setParameter } from "../address";
-import { element } from "../element";
+import { element, visible } from "../element";
 import { count } from "../numbers";
-import { percent, table, visible } from "./table";
+import type { Column } from "../table";
+import { percent, table, meaningsOf } from "../table";
 
 interface Inputs {
   name: string;
@@ -50,6 +51,7 @@ export async function startWhatIf(place: HTMLElement): Promise<void> {
     return;
   }
   const inputs = (await answer.json()) as Inputs;
+  const words = meaningsOf(place);
   const query = new URLSearchParams(location.search);
   const factors = new Map<string, number>();
   for (const entry of query.getAll("set")) {
@@ -63,7 +65,7 @@ export async function startWhatIf(place: HTMLElement): Promise<void> {
   const redraw = (): void => {
     setParameter("set", [...factors].filter(([, factor]) => factor !== 1).map(([name, factor]) => `${name}=${factor}`));
     setParameter("tokens", [budget.value]);
-    show(inputs, factors, Number(budget.value), told, shown);
+    show(inputs, factors, Number(budget.value), told, shown, words);
   };
   const control = (name: string, label: string): HTMLElement => {
     const id = `factor-${name}`;
@@ -73,7 +75,7 @@ export async function startWhatIf(place: HTMLElement): Promise<void> {
       if (input.value !== "" && Number.isFinite(value) && value >= 0) factors.set(name, value);
       redraw();
     });
-    return element("label", { for: id }, `${visible(label)} × `, input);
+    return element("label", { for: id }, `${label} × `, input);
   };
   const domains = [...new Set(inputs.cells.map(([, domain]) => domain))];
   budget.addEventListener("input", redraw);
@@ -89,7 +91,7 @@ export async function startWhatIf(place: HTMLElement): Promise<void> {
   redraw();
 }
 
-function show(inputs: Inputs, factors: Map<string, number>, trainTokens: number, told: HTMLElement, shown: HTMLElement): void {
+function show(inputs: Inputs, factors: Map<string, number>, trainTokens: number, told: HTMLElement, shown: HTMLElement, words: Record<string, string>): void {
   if (!(trainTokens > 0)) {
     told.textContent = "Give the tokens of the run as a number above 0.";
     return;
@@ -100,6 +102,8 @@ function show(inputs: Inputs, factors: Map<string, number>, trainTokens: number,
     shown.replaceChildren();
     return;
   }
+  const head = (label: string, term: string): Column => ({ label, words: words[term] ?? "" });
+  const [share, usual] = [head("share", "share_read"), head("in proportion", "share_read")];
   const before = outcome(inputs, new Map(), trainTokens);
   const most = now.exposure.reduce((best, epochs, cell) => (epochs > (now.exposure[best] ?? 0) ? cell : best), 0);
   told.textContent =
@@ -115,10 +119,10 @@ function show(inputs: Inputs, factors: Map<string, number>, trainTokens: number,
     .map(({ epochs, cell }) => [inputs.cells[cell]?.[0] ?? "", epochs.toFixed(3), percent(now.weights[cell] ?? 0, 3), epochs > inputs.epoch_cap ? "over the cap" : ""]);
   const sources = [...now.sources].sort((a, b) => b[1] - a[1]).map(([name, tokens]) => [name, count(tokens), count(before.sources.get(name) ?? 0)]);
   shown.replaceChildren(
-    table("Buckets", ["bucket", "share", "in proportion"], quality),
-    table("Cells read most often", ["cell", "epochs", "weight", ""], cells),
-    table("Domains", ["domain", "share", "in proportion"], domains),
-    ...(sources.length ? [table("Tokens read of each source", ["source", "tokens", "in proportion"], sources)] : []),
+    table("Buckets", ["bucket", share, usual], quality),
+    table("Cells read most often", ["cell", head("epochs", "exposure"), head("weight", "mixture_weight"), ""], cells),
+    table("Domains", ["domain", share, usual], domains),
+    ...(sources.length ? [table("Tokens read of each source", ["source", head("tokens", "tokens_read"), head("in proportion", "tokens_read")], sources)] : []),
   );
 }
 

@@ -11,7 +11,7 @@ from forerun.dashboard.atlas.book import NUM_QUALITIES, Book
 from forerun.dashboard.atlas.overview import navigation
 from forerun.dashboard.desk import Desk
 from forerun.dashboard.html import Piece, table, tag
-from forerun.dashboard.numbers import number
+from forerun.dashboard.numbers import number, terms
 from forerun.dashboard.page import paragraph
 
 INPUTS = "mixture-inputs.json"
@@ -31,7 +31,12 @@ def content(book: Book, sources: Mapping[str, SourceView], desk: Desk) -> list[P
             "Every domain and bucket counts its tokens times a factor. A cell read more than 8 times is over the cap.", class_="lead"
         ),
         navigation(book, desk),
-        tag("div", id="what-if", data_inputs=desk.address(address.file(book, INPUTS))),
+        tag(
+            "div",
+            id="what-if",
+            data_inputs=desk.address(address.file(book, INPUTS)),
+            data_terms=terms("share_read", "exposure", "mixture_weight", "tokens_read"),
+        ),
         table(["bucket", desk.term("share", "token_share")], quality, caption=f"In proportion: {NUM_QUALITIES} quality buckets"),
         table(["domain", desk.term("share", "token_share"), desk.term("tokens", "num_tokens")], rows, caption="In proportion: domains"),
         paragraph(

@@ -12,7 +12,7 @@ from forerun.dashboard.atlas.book import NUM_QUALITIES, Book
 from forerun.dashboard.desk import Desk
 from forerun.dashboard.heat import HeatMap
 from forerun.dashboard.html import Markup, Piece, join, table, tag
-from forerun.dashboard.numbers import number
+from forerun.dashboard.numbers import number, terms
 from forerun.dashboard.page import paragraph
 
 SHOWN_SOURCES = 3  # assumed: main sources named beside a domain; its page has them all
@@ -61,7 +61,9 @@ def navigation(book: Book, desk: Desk) -> Markup:
 def _search(book: Book, desk: Desk) -> Markup:
     """Filled in by a script; without one the domain table below is what there is."""
     index, domains = desk.address(address.file(book, "search.json")), desk.address(address.page(book, "domains"))
-    return tag("div", id="topic-search", data_index=index, data_domains=domains)
+    return tag(
+        "div", id="topic-search", data_index=index, data_domains=domains, data_terms=terms("topic_share", "topic_tokens", "token_share")
+    )
 
 
 def _map(book: Book) -> HeatMap:

@@ -44,7 +44,7 @@ def content(lab: Lab, book: Book, found: Sequence[Pair], desk: Desk) -> list[Pie
         for pair in found
     ]
     heads = [
-        "document",
+        desk.term("document", "document_id"),
         "decision",
         "source",
         "held by",

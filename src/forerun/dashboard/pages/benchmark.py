@@ -37,7 +37,17 @@ def content(desk: Desk) -> list[Piece]:
             f"How this forecaster does on public runs it was not fitted on. `forerun bench forecast` made these numbers "
             f"on {result.date}{f' at commit {result.commit}' if result.commit else ''}; it runs on anyone's machine."
         ),
-        table(["", "what", "measured", "bar", "usual methods"], rows, caption="Bars, met or missed"),
+        table(
+            [
+                "",
+                "what",
+                desk.term("measured", "benchmark_measure"),
+                desk.term("bar", "benchmark_bar"),
+                desk.term("usual methods", "benchmark_measure"),
+            ],
+            rows,
+            caption="Bars, met or missed",
+        ),
         table(
             ["final loss of larger runs", "error", "usual fit's error", "inside 90%", "width", "outcomes"],
             tasks,

@@ -12,7 +12,7 @@ from forerun.dashboard.desk import Desk, Page
 from forerun.dashboard.figure import Figure, Source
 from forerun.dashboard.html import Piece, table, tag
 from forerun.dashboard.lab_files import LabFiles
-from forerun.dashboard.numbers import number
+from forerun.dashboard.numbers import hover_of_metric, number
 from forerun.dashboard.page import paragraph
 from forerun.dashboard.panels import EVAL
 from forerun.dashboard.points import thinned
@@ -94,4 +94,6 @@ def _index(files: LabFiles) -> bytes:
                 "rows": rows.index_path(run),
             }
         )
-    return json.dumps({"schema": 1, "runs": entries}).encode()
+    logged = sorted({metric for entry in entries for metric in entry["metrics"]})
+    words = {name: hover_of_metric(name) for name in ("fraction_done", "train_tokens", "fit_compute", "step", *logged)}
+    return json.dumps({"schema": 1, "runs": entries, "words": words}).encode()

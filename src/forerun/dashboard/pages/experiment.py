@@ -142,7 +142,9 @@ def _difference(files: LabFiles, promise: Promise, desk: Desk) -> list[Piece]:
             ", the nearest earlier experiment: ",
             f"{len(rows)} of {len(own)} fields differ.",
         ),
-        table(["field", parent.name, promise.name], rows, caption="Fields that differ"),
+        table(
+            ["field", desk.term(parent.name, "config_field"), desk.term(promise.name, "config_field")], rows, caption="Fields that differ"
+        ),
     ]
 
 

@@ -28,7 +28,7 @@ def content(files: LabFiles, desk: Desk) -> list[Piece]:
     return [
         region("incidents", *_own(files, desk)),
         *_tested(),
-        *_public(),
+        *_public(desk),
     ]
 
 
@@ -115,10 +115,10 @@ def _tested() -> list[Piece]:
     return [tag("h2", "How the alarms were tested"), lead, table(heads, rows, caption="Replay of incidents")]
 
 
-def _public() -> list[Piece]:
+def _public(desk: Desk) -> list[Piece]:
     rows = [
         (entry["id"], entry["run"], entry["date_utc"], entry["signature"], entry["cause"], entry["decision"], entry["source"])
         for entry in knowledge()["incident"]
     ]
-    heads = ["id", "run", "date", "seen", "cause", "decision", "source"]
+    heads = ["id", "run", desk.term("date", "incident_date"), "seen", "cause", "decision", "source"]
     return [tag("h2", "What others met"), table(heads, rows, caption="Public incidents that the diagnosis cites")]

@@ -49,7 +49,7 @@ def content(files: LabFiles, run: RunView, desk: Desk) -> list[Piece]:
         ),
         *(desk.draw(figure) for figure in panels(files, run)),
         region("checks", *_checks(report), *_causes(report)),
-        region("lineage", *_lineage(run)),
+        region("lineage", *_lineage(run, desk)),
         region("samples", *_samples(run)),
     ]
 
@@ -148,7 +148,7 @@ def _causes(report: Report) -> list[Piece]:
     return [tag("h2", "Likely causes"), table(heads, causes, caption="Diagnosis, the likeliest first")] if causes else []
 
 
-def _lineage(run: RunView) -> list[Piece]:
+def _lineage(run: RunView, desk: Desk) -> list[Piece]:
     segments = [
         (
             number(segment.first_step, "step"),
@@ -175,7 +175,7 @@ def _lineage(run: RunView) -> list[Piece]:
     return [
         tag("h2", "Lineage"),
         table(["from step", "change", "kind", "logged as", "commit", "time"], segments, caption="Segments of the run"),
-        table(["package", "version"], versions, caption="Trained with") if versions else "",
+        table(["package", desk.term("version", "version")], versions, caption="Trained with") if versions else "",
         tag("h2", "Events"),
         table(["step", "event", "details", "time"], events, caption=f"Events{more}"),
     ]
