@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import forerun.ladder
 from forerun.base.config import digest_of
 from forerun.base.errors import ConfigError
+from forerun.cli.watch import app
 from forerun.record.journal import Journal
 from forerun.record.reader import open_run
 from forerun.record.run import RunInfo, Segment, start_run
@@ -167,6 +169,31 @@ def test_a_level_shift_is_an_alarm_and_a_declared_one_is_not():
     assert "second data phase" in by_rule(report, "segments").evidence
 
 
+def test_an_alarm_that_is_still_on_is_dated_where_it_began():
+    """Without a forecast the course is the run's own; the drift alarm is older than the stretch that counts as of late."""
+    rng = np.random.default_rng(3)
+    step = np.arange(3000) * 10
+    loss = 2.2 + 6 * (step + 200.0) ** -0.25 + 0.02 * rng.standard_normal(3000) + np.where(step >= 20_000, 0.08, 0)
+    drift = by_rule(judge(record_of({"loss_nats": (step, loss)}, num_steps=0)), "loss_drift")
+    assert drift.state == "off_course"
+    assert 20_000 <= drift.step <= 20_600
+    assert drift.value > drift.expected, "drifted up, and so do the numbers shown"
+
+
+def test_a_file_whose_rows_carry_no_time_is_judged_as_it_stands(tmp_path):
+    run = tiny_run()
+    rows = dict(zip(*(column.tolist() for column in run["eval/macro_loss_nats"])))
+    lines = [f"{step},{loss}" for step, loss in rows.items() if step <= 300]
+    (tmp_path / "run.csv").write_text("step,eval/macro_loss_nats\n" + "\n".join(lines) + "\n")
+    (tmp_path / "forecast.json").write_text(json.dumps(forecast_of(power, 400)))
+    result = CliRunner().invoke(app, [f"csv:{tmp_path}/run.csv", "--forecast", str(tmp_path / "forecast.json"), "--once", "--json"])
+    report = json.loads(result.stdout)
+    assert report["state"] == "on_course"
+    assert any("rows carry no time" in finding["evidence"] for finding in report["findings"])
+    live = judge(record_of({"loss_nats": run["loss_nats"]}, num_steps=400), forecast_of(power, 400), now=0.0)
+    assert live.state == "cannot_tell"
+
+
 def test_a_declared_change_widens_the_band_for_good():
     band = band_of(forecast_of(power, 1000))
     step, above = np.array([900.0]), np.array([1.0])
@@ -211,6 +238,8 @@ def test_frozen_and_renamed_series_are_named():
     run.rows["loss_nats"][1500:] = run.rows["loss_nats"][1500]
     frozen = judge(run.record(1600), run.forecast)
     assert "frozen" in by_rule(frozen, "telemetry").evidence
+    assert frozen.state == "cannot_tell", "what a frozen series seems to do is no alarm about the run"
+    assert "frozen since step" in by_rule(frozen, "loss_shift").evidence
     run = healthy_run(1, 2000)
     step, value = run.evals["eval/macro_loss_nats"]
     run.evals["eval/macro_loss_nats"], run.evals["eval/new_name"] = (step[:8], value[:8]), (step[8:], value[8:])

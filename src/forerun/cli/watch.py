@@ -17,7 +17,7 @@ def watch(
     rungs: Annotated[
         list[str] | None, typer.Option("--rung", help="a healthy smaller run of the same recipe (a source); repeat it")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="judge once and leave")] = False,
+    once: Annotated[bool, typer.Option("--once", help="judge once and leave; rows without a time are judged as they stand")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="the report as JSON, one line a judgement")] = False,
     every: Annotated[str, typer.Option(help="time between judgements: 120s, 2m, 1h")] = "120s",
     notify: Annotated[
@@ -39,6 +39,7 @@ def watch(
 
     from forerun.base.lab import Lab
     from forerun.watch import live
+    from forerun.watch.case import dated
     from forerun.watch.course import judge
     from forerun.watch.inputs import load_forecast, load_limits
     from forerun.watch.screen import screen
@@ -52,7 +53,8 @@ def watch(
     telling = live.Telling(notify)
     if once:
         record = run.read()
-        report = judge(record, promise, rungs=healthy, now=None if afterwards else time.time(), limits=calibrated)
+        as_it_stands = afterwards or not dated(record)
+        report = judge(record, promise, rungs=healthy, now=None if as_it_stands else time.time(), limits=calibrated)
         if as_json:
             print(orjson.dumps(report.as_json()).decode())
         else:

@@ -23,6 +23,7 @@ ENDINGS = ("end", "finished", "stopped", "crash", "crashed", "stalled")
 """Events after which a run writes no more, until the next `start`; our trainer's words and those of foreign trackers."""
 BROKEN = ("crash", "crashed", "stalled")
 """The endings nobody wanted."""
+FROZEN_ROWS = 20  # assumed: equal float32 values in a row; two in a row already happen once in a million
 MEMORY_FRACTION = 0.15  # assumed: share of the run for which an alarm that is over stays in the verdict; three evaluations at 5%
 
 
@@ -122,6 +123,19 @@ def finite(series: Series) -> Series:
     """The rows with finite values."""
     keep = np.isfinite(series.value)
     return series if keep.all() else Series(series.step[keep], series.value[keep], series.time[keep])
+
+
+def dated(record: RunRecord) -> bool:
+    """Whether any row says when it was written; without that nothing can be called fresh or late."""
+    return any(np.isfinite(record.series(name).time).any() for name in record.metrics())
+
+
+def frozen_since(series: Series) -> int | None:
+    """The step from which a series that used to move repeats one value exactly; None while it moves."""
+    tail = series.value[-FROZEN_ROWS:]
+    if len(tail) < FROZEN_ROWS or np.ptp(tail) != 0 or np.ptp(series.value) == 0:
+        return None
+    return int(series.step[np.flatnonzero(series.value != tail[-1])[-1] + 1])
 
 
 def shipped_limits() -> dict[str, Limit]:

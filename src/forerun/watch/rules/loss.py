@@ -7,13 +7,14 @@ import numpy as np
 from forerun.base import units
 from forerun.record.series import Series
 from forerun.watch import detect
-from forerun.watch.case import Case, finite
+from forerun.watch.case import Case, finite, frozen_since
 from forerun.watch.report import Finding
 
 NUM_IN_A_ROW = 3  # assumed: evaluations outside before the level alarms; one noisy evaluation does not
 RATE_SHARE = (
     0.04  # measured: log loss moves by up to 0.027 per log learning rate on 12 public cosine and decay curves, about 0.04 after steps
 )
+ALARM_ROWS = 4  # assumed: rows before the alarm whose median it shows; a step of 1% alarms after 5 to 30 rows
 FIRST_FRACTION = 0.05  # derived: forecasts start at 5% of training, and so do the detectors
 
 
@@ -72,6 +73,10 @@ def loss_course(case: Case) -> list[Finding]:
     """Does the train loss step, drift or spike away from its own course? Three rules on one residual."""
     series = case.loss
     names = ("loss_shift", "loss_drift", "loss_spike")
+    since = frozen_since(series)
+    if since is not None:
+        evidence = f"train loss is frozen since step {since:,}: what it seems to do says nothing about the run"
+        return [Finding(rule=name, state="cannot_tell", metric="loss_nats", step=since, evidence=evidence) for name in names]
     scores = {name: np.zeros(len(series)) for name in names}
     expected = np.full(len(series), np.nan)
     for stretch in case.stretches(series):
@@ -135,12 +140,17 @@ def _course_finding(case: Case, name: str, series: Series, score: np.ndarray, ex
     limit = case.limits[name]
     alarms = np.flatnonzero(np.abs(score) > limit.limit)
     current = alarms[series.step[alarms] >= case.recent_from]
-    row = current[0] if len(current) else len(series) - 1
+    row = _begin_of(alarms, current[0]) if len(current) else len(series) - 1
     recent = np.abs(score[series.step >= case.recent_from])
+    value, usual = _about(series, expected, row) if len(current) else (float(series.value[row]), float(expected[row]))
     words = {"loss_shift": "shifted", "loss_drift": "drifted", "loss_spike": "spiked"}[name]
     if len(current):
-        size = float(np.log(series.value[row] / expected[row]))
-        evidence = f"train loss {words} {'up' if score[row] > 0 else 'down'} at step {series.step[row]:,}: {series.value[row]:.4f} where {expected[row]:.4f} was expected ({size:+.1%}), score {abs(score[row]):.1f} over limit {limit.limit:.1f}"
+        worst = current[np.argmax(np.abs(score[current]))]
+        evidence = (
+            f"train loss {words} {'up' if score[row] > 0 else 'down'} from step {series.step[row]:,}: "
+            f"{value:.4f} where {usual:.4f} was expected ({np.log(value / usual):+.1%}), "
+            f"score {abs(score[worst]):.1f} over limit {limit.limit:.1f} at step {series.step[worst]:,}"
+        )
     elif len(alarms):
         evidence = f"train loss {words} at step {series.step[alarms[0]]:,}, over since step {series.step[alarms[-1]]:,}; no score over {limit.limit:.1f} since"
     else:
@@ -148,14 +158,28 @@ def _course_finding(case: Case, name: str, series: Series, score: np.ndarray, ex
     return Finding(
         rule=name,
         state="off_course" if len(current) else "on_course",
-        value=float(series.value[row]),
-        expected=float(expected[row]),
+        value=value,
+        expected=usual,
         score=float(recent.max() / limit.limit),
         step=int(series.step[row]),
         metric="loss_nats",
         evidence=evidence,
         false_alarm_rate=limit.false_alarm_rate,
     )
+
+
+def _begin_of(alarms: np.ndarray, row: int) -> int:
+    """The first row of the unbroken stretch of alarms that holds `row`: an alarm that is still on began where it began, not where "of late" does."""
+    place = int(np.searchsorted(alarms, row))
+    breaks = np.flatnonzero(np.diff(alarms[: place + 1]) > 1)
+    return int(alarms[breaks[-1] + 1]) if len(breaks) else int(alarms[0])
+
+
+def _about(series: Series, expected: np.ndarray, row: int) -> tuple[float, float]:
+    """Median loss and median expectation of the rows an alarm rests on: one noisy row may lie on the other side."""
+    rows = slice(max(row - ALARM_ROWS, 0), row + 1)
+    known = ~np.isnan(expected[rows])
+    return float(np.median(series.value[rows][known])), float(np.median(expected[rows][known]))
 
 
 def _start_of_run(flags: np.ndarray) -> int:

@@ -9,11 +9,10 @@ import numpy as np
 
 from forerun.base import units
 from forerun.record.series import Series
-from forerun.watch.case import EVAL_LOSS, LOSS, Case
+from forerun.watch.case import EVAL_LOSS, LOSS, Case, dated, frozen_since
 from forerun.watch.report import Finding
 from forerun.watch.rules.alive import SILENT_S, last_time, silence_allowed, step_interval
 
-FROZEN_ROWS = 20  # assumed: equal float32 losses in a row; two in a row already happen once in a million
 STOPPED_ROWS, STOPPED_EVALS = 20, 3  # assumed: own intervals that a series may lag behind the run
 NEW_NAME_WITHIN = 0.02  # assumed: share of the run between an old name's end and a new name's start
 
@@ -33,6 +32,8 @@ def telemetry(case: Case) -> list[Finding]:
     problems = [*_missing(case), *_stale(case), *_frozen(case), *_stopped(case)]
     if not problems:
         sound = "the series the verdict rests on are there, fresh and moving"
+        if not dated(case.record):
+            sound = "the series the verdict rests on are there and moving; rows carry no time: judged as they stand, not as live"
         return [Finding(rule="telemetry", state="on_course", step=case.last_step, evidence=sound, false_alarm_rate=rate)]
     return [
         Finding(
@@ -67,8 +68,11 @@ def _stale(case: Case) -> list[Problem]:
     if case.now is None or case.finished:
         return []
     series = case.loss if len(case.loss) else case.evals
+    if not len(series):
+        return []
     if np.isnan(last_time(series)):
-        return [Problem(LOSS, "rows carry no time, so nothing says they are fresh", "record_undated")]
+        words = "rows carry no time, so nothing says they are fresh: log one, or judge the record as it stands with --once or --afterwards"
+        return [Problem(LOSS, words, "record_undated")]
     if any(case.now - float(event["time"]) < SILENT_S for event in case.record.events("heartbeat")):
         return []
     age = case.now - last_time(series)
@@ -85,10 +89,10 @@ def _frozen(case: Case) -> list[Problem]:
     problems = []
     for metric in (LOSS, "grad_norm"):
         series = case.record.series(metric)
-        tail = series.value[-FROZEN_ROWS:]
-        if len(tail) == FROZEN_ROWS and np.ptp(tail) == 0 and np.ptp(series.value) > 0:
-            since = int(series.step[np.flatnonzero(series.value != tail[-1])[-1] + 1])
-            problems.append(Problem(metric, f"{metric} has been exactly {tail[-1]:.6g} since step {since:,}: frozen", "record_frozen"))
+        since = frozen_since(series)
+        if since is not None:
+            words = f"{metric} has been exactly {series.value[-1]:.6g} since step {since:,}: frozen"
+            problems.append(Problem(metric, words, "record_frozen"))
     return problems
 
 
