@@ -40,7 +40,7 @@ def main(
     from forerun.base.errors import ConfigError
     from forerun.ladder.figures import draw_forecast
     from forerun.ladder.forecast import forecast
-    from forerun.ladder.rungs import read_rungs, read_target
+    from forerun.ladder.reading import read_rungs, read_target
     from forerun.ladder.store import keep
     from forerun.ladder.text import forecast_text
 
@@ -77,7 +77,7 @@ def score(
     from dataclasses import asdict
 
     from forerun.ladder.figures import draw_forecast
-    from forerun.ladder.rungs import read_outcome
+    from forerun.ladder.reading import read_outcome
     from forerun.ladder.score import score as score_forecast
     from forerun.ladder.store import load
     from forerun.ladder.text import score_text
@@ -107,7 +107,7 @@ def update(
     as_json: Annotated[bool, typer.Option("--json", help="the forecast as JSON")] = False,
 ) -> int:
     from forerun.base.config import canonical_json
-    from forerun.ladder.rungs import read_outcome
+    from forerun.ladder.reading import read_outcome
     from forerun.ladder.store import keep, load
     from forerun.ladder.text import forecast_text
     from forerun.ladder.update import change_of

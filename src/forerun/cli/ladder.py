@@ -132,7 +132,7 @@ def design(
     from dataclasses import asdict
 
     from forerun.ladder.design import designs
-    from forerun.ladder.rungs import read_target
+    from forerun.ladder.reading import read_target
     from forerun.ladder.text import design_text
 
     found = designs(read_target(target), _share(budget), repeats=repeats)

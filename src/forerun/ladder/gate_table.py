@@ -9,7 +9,8 @@ from pathlib import Path
 
 from forerun.base.errors import DataError
 from forerun.ladder.gate import GateAnswer, GateLaw, Measured, fit_gate_law, gate
-from forerun.ladder.rungs import SAME_LEVEL, number, table
+from forerun.ladder.reading import number, table
+from forerun.ladder.rungs import SAME_LEVEL
 
 DEFAULT_EVAL = "loss_nats"
 """Name of the evaluation in a table without a column `eval`."""
