@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from side_by_side import Bar, facts_of, main, timed
 
 PEERS = {
-    "datatrove": ["datatrove==0.10.1", "xxhash<4", "orjson", "pyarrow", "nltk", "regex", "tldextract"],
+    "datatrove": ["datatrove==0.10.1", "xxhash<4", "orjson", "pyarrow", "nltk", "regex", "tldextract", "tokenizers"],
     "dictionary": ["xxhash", "pyarrow", "numpy"],
 }
 NUM_ITEMS, NUM_SHORT, NUM_PLANTED, WORDS = 30_000, 2000, 200, 13
@@ -87,11 +87,11 @@ def dictionary(options, out: Path) -> dict:
         for number, item in enumerate(items):
             words = normal(item).split()
             for at in range(len(words) - WORDS + 1):
-                grams[xxhash.xxh3_64_intdigest(" ".join(words[at : at + WORDS]))] = number
+                grams[xxhash.xxh3_64_intdigest(" ".join(words[at : at + WORDS]).encode())] = number
         found = []
         for row, text in enumerate(texts):
             words = normal(text).split()
-            hit = {grams.get(xxhash.xxh3_64_intdigest(" ".join(words[at : at + WORDS]))) for at in range(len(words) - WORDS + 1)}
+            hit = {grams.get(xxhash.xxh3_64_intdigest(" ".join(words[at : at + WORDS]).encode())) for at in range(len(words) - WORDS + 1)}
             if hit - {None}:
                 found.append(row)
     return facts | {"found": len(found)}

@@ -19,8 +19,8 @@ from planted import NOISE, plant, recall
 from side_by_side import Bar, main, timed
 
 PEERS = {
-    "datatrove": ["datatrove==0.10.1", "xxhash<4", "orjson", "pyarrow", "nltk", "regex", "tldextract"],
-    "datatrove_spacy": ["datatrove==0.10.1", "xxhash<4", "orjson", "pyarrow", "nltk", "regex", "tldextract", "spacy"],
+    "datatrove": ["datatrove==0.10.1", "xxhash<4", "orjson", "pyarrow", "nltk", "regex", "tldextract", "tokenizers"],
+    "datatrove_spacy": ["datatrove==0.10.1", "xxhash<4", "orjson", "pyarrow", "nltk", "regex", "tldextract", "tokenizers", "spacy"],
     "rensa": ["rensa==0.5.0", "pyarrow", "numpy"],
     "dupekit": ["marin-dupekit==0.1.1", "pyarrow", "numpy"],
 }

@@ -69,6 +69,7 @@ def main(
     parser.add_argument("corpus", type=Path, help="Parquet with the columns text and source")
     parser.add_argument("--bars", default=",".join(bar.name for bar in bars))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--more", action="store_true", help="add the rounds to those kept from earlier runs: a long bench in parts")
     parser.add_argument("--peers", type=Path, default=Path("benchmarks/.peers"))
     parser.add_argument("--out", type=Path, default=None, help="folder for what the sides hand over")
     parser.add_argument("--results", type=Path, default=None, help="JSON file the figures are kept in")
@@ -84,11 +85,14 @@ def main(
     if prepare is not None:
         prepare(options, out)
     print(f"{'bar':26} {'ours cpu-s':>11} {'peer cpu-s':>11} {'ratio':>8} {'bar':>6}  holds")
+    results = options.results or Path(file).with_suffix(".results.json")
+    known = {row["bar"]: row for row in kept(results)} if options.more else {}
     rows, failed = [], False
     for bar in bars:
         if bar.name not in options.bars.split(","):
             continue
-        spent: dict[str, list[float]] = {bar.ours: [], bar.peer: []}
+        earlier = known.get(bar.name, {"ours_cpu_s": [], "peer_cpu_s": []})
+        spent: dict[str, list[float]] = {bar.ours: [*earlier["ours_cpu_s"]], bar.peer: [*earlier["peer_cpu_s"]]}
         for _ in range(min(options.rounds, bar.rounds or options.rounds)):
             for side, times in spent.items():
                 python = peer_python(options.peers / side, peers[side]) if side in peers else Path(sys.executable)
@@ -103,7 +107,7 @@ def main(
             {"bar": bar.name, "ours_cpu_s": spent[bar.ours], "peer_cpu_s": spent[bar.peer], "ratio": peer / ours, "least": bar.least,
              "holds": bool(holds), "said": said, "ours": facts_of(out, bar.ours), "peer": facts_of(out, bar.peer)}
         )  # fmt: skip
-    keep(options.results or Path(file).with_suffix(".results.json"), rows)
+    keep(results, rows)
     return int(failed)
 
 
@@ -125,6 +129,10 @@ def keep(path: Path, rows: list[dict[str, Any]]) -> None:
     """Figures with date and commit; bars not run this time keep their earlier ones."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     stamp = {"date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M"), "commit": commit}
-    known = json.loads(path.read_text()) if path.exists() else []
     fresh = {row["bar"] for row in rows}
-    path.write_text(json.dumps([row for row in known if row["bar"] not in fresh] + [row | stamp for row in rows], indent=1) + "\n")
+    path.write_text(json.dumps([row for row in kept(path) if row["bar"] not in fresh] + [row | stamp for row in rows], indent=1) + "\n")
+
+
+def kept(path: Path) -> list[dict[str, Any]]:
+    """Rows kept by earlier runs."""
+    return json.loads(path.read_text()) if path.exists() else []

@@ -17,14 +17,14 @@ from forerun.curate.ingest.source import Format, SourceFile, sources_in
 from forerun.curate.text.minhash import PRESETS
 from forerun.curate.text.pipeline import TEXT_STAGES, TextConfig, TextStage, clean, take_steps
 from forerun.curate.text.walk import Walk
-from forerun.loader.manifest import Manifest, Step
+from forerun.loader.manifest import Manifest, Stated, Step, stated_of
 
 Stage = TextStage | BuildStage
 STAGES: tuple[Stage, ...] = (*TEXT_STAGES, *BUILD_STAGES)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecipeSource:
+class RecipeSource(Stated):
     """One source of documents."""
 
     name: str
@@ -142,6 +142,7 @@ def _files(recipe: Recipe, folder: Path) -> list[SourceFile]:
             text_field=source.text_field,
             id_field=source.id_field,
             licence_field=source.licence_field,
+            **vars(stated_of(source)),
         )
         for source in recipe.sources
     ]

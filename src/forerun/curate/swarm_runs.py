@@ -1,16 +1,34 @@
-"""Finished runs of a mixture swarm as rows for the fit: their frozen mixtures and final losses."""
+"""The runs of a mixture swarm: one recipe with a mixture each, and the finished ones as rows for the fit."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 
 from forerun.base.errors import DataError
 from forerun.base.lab import Lab
 from forerun.curate.mixture_fit import MixtureFit, fit_mixture
+from forerun.loader.config import MixturePhase
 from forerun.loader.manifest import load_manifest
 from forerun.record.reader import open_run
+from forerun.train.config import RunConfig
 
 METRIC = "eval/macro_loss_nats"
+CLAIM = {
+    "title": "Mixture swarm {name}",
+    "hypothesis": "A regression of the final losses of this swarm on its weights ranks mixtures that it has not seen.",
+    "falsified_by": "The rank correlation of left-out runs is below 0.5.",
+}
+"""What each run of a swarm is promised for."""
+
+
+def configs_of(base: RunConfig, manifest: str, phases: Sequence[MixturePhase]) -> list[RunConfig]:
+    """One run config a mixture, `<base name>-NNN`: the same parameters, seeds and length, so that only the data differs."""
+    return [
+        replace(base, name=f"{base.name}-{index:03d}", data=replace(base.data, manifest=manifest, mixture=(phase,)))
+        for index, phase in enumerate(phases)
+    ]
 
 
 def fit_from_runs(lab: Lab, run_ids: list[str], *, train_tokens: int, epoch_cap: float) -> MixtureFit:
@@ -28,9 +46,13 @@ def fit_from_runs(lab: Lab, run_ids: list[str], *, train_tokens: int, epoch_cap:
             raise DataError(
                 f"run {run_id} has {len(data['mixture'])} mixture phases, a swarm run has one", hint="use `forerun mixture swarm`"
             )
-        series = open_run(lab.run(run_id)).series(METRIC)
-        if not len(series.value):
-            raise DataError(f"run {run_id} has no {METRIC}", hint="let it finish with an evaluation")
+        record = open_run(lab.run(run_id))
+        series = record.series(METRIC)
+        if record.last_step < record.info.num_steps or not len(series.value):
+            raise DataError(
+                f"run {run_id} ended at step {record.last_step} of {record.info.num_steps}",
+                hint="let it finish: a loss before the end is no loss of the mixture",
+            )
         manifests.add(data["manifest"])
         mixtures.append(data["mixture"][0]["weights"])
         losses.append(float(series.value[-1]))

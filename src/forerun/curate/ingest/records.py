@@ -62,13 +62,16 @@ class Problem:
 
 
 def decoded(data: bytes, config: IngestConfig) -> tuple[str, bool] | None:
-    """The text and whether bytes were replaced; None when too many would have to be."""
+    """The text and whether bytes were replaced; None when too many would have to be. NUL counts as invalid: UTF-16 is full of it."""
     try:
-        return data.decode("utf-8-sig"), False
+        text, bad = data.decode("utf-8-sig"), 0
     except UnicodeDecodeError:
         text = data.decode("utf-8-sig", "replace")
-    bad = text.count("\ufffd")
-    return None if bad > config.max_replaced_fraction * len(text) else (text, True)
+        bad = text.count("\ufffd")
+    if "\0" in text:
+        bad += text.count("\0")
+        text = text.replace("\0", "\ufffd")
+    return None if bad > config.max_replaced_fraction * len(text) else (text, bad > 0)
 
 
 def name_in(record: Mapping[str, Any], source: SourceFile) -> str:

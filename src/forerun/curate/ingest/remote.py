@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -72,6 +73,13 @@ def files_at(place: Place) -> list[tuple[str, str]]:
             return [(path.rstrip("/").rsplit("/", 1)[-1], _url(place, path))]
         else:
             root, found = path, system.find(path)
+    if place.is_local:
+        found = [
+            entry for entry in found if os.path.isfile(entry) or os.path.islink(entry)
+        ]  # no pipes and devices; a dangling link is said
+    for entry in found:
+        if not entry.isprintable() and entry != entry.encode("utf-8", "replace").decode():
+            raise SourceError(f"file name {os.fsencode(entry)!r} is not UTF-8", hint="rename it: documents are named by their files")
     prefix = root.rstrip("/") + "/"
     named = [(entry.removeprefix(prefix), _url(place, entry)) for entry in found]
     return sorted((name, url) for name, url in named if not any(part.startswith(".") for part in name.split("/")))

@@ -12,6 +12,7 @@ import xxhash
 
 from forerun.base.errors import DataError
 from forerun.curate.ingest import remote
+from forerun.loader.manifest import Stated
 
 Format = Literal["by_name", "tree", "jsonl", "parquet", "arrow", "text", "html", "warc"]
 
@@ -35,7 +36,7 @@ PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceFile:
+class SourceFile(Stated):
     """One source: a file of documents, a folder, a pattern with `*`, or a URL."""
 
     name: str
@@ -117,6 +118,8 @@ def sources_in(folder: Path) -> list[SourceFile]:
     found: list[SourceFile] = []
     loose = False
     for entry in sorted(folder.iterdir()):
+        if not (entry.is_file() or entry.is_dir() or entry.is_symlink()):
+            continue  # pipes and devices
         kind = format_of(entry.name, "by_name")
         if entry.is_dir():
             if any(path.is_file() and format_of(path.name, "by_name") != "by_name" for path in entry.rglob("*")):
@@ -129,7 +132,10 @@ def sources_in(folder: Path) -> list[SourceFile]:
         found.append(SourceFile(name=folder.resolve().name, path=str(folder / "*"), format="tree"))
     if not found:
         known = ", ".join(sorted(SUFFIXES))
-        raise DataError(f"{folder} holds no text", hint=f"files read: {known}; each also with {' or '.join(COMPRESSED)}")
+        raise DataError(
+            f"{folder} holds no text",
+            hint=f"files read: {known}; each also with {' or '.join(COMPRESSED)}; for other names write a recipe that states the format",
+        )
     uses = Counter(source.name for source in found)
     return [replace(source, name=Path(source.path).name) if uses[source.name] > 1 else source for source in found]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import zlib
@@ -15,6 +16,14 @@ from forerun.base.errors import DataError
 from forerun.curate.ingest import remote
 
 PIECE_BYTES = 1 << 20
+ZSTD, ZSTD_SKIPPABLE = b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18"  # source: RFC 8878; the latter after any byte from 0x50 to 0x5f
+MOST_WINDOW = 1 << 31  # source: RFC 8878; `zstd --long=31`, as some public dumps are packed, takes 2 GiB to unpack
+MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)  # byte order marks, the longer ones first: UTF-16's begins UTF-32's
 BROKEN = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
 
@@ -32,11 +41,62 @@ def plain(url: str) -> Iterator[BinaryIO]:
         buffered = stream if hasattr(stream, "peek") else io.BufferedReader(cast(io.RawIOBase, stream))
         magic = buffered.peek(4)[:4]  # type: ignore[attr-defined]
         if magic[:2] == b"\x1f\x8b":
-            yield cast(BinaryIO, _Whole(gzip.GzipFile(fileobj=buffered), url))
-        elif magic == b"\x28\xb5\x2f\xfd":
+            yield cast(BinaryIO, _Whole(cast(BinaryIO, _Pieces(gzip.GzipFile(fileobj=buffered))), url))
+        elif magic == ZSTD or (magic[1:] == ZSTD_SKIPPABLE and magic[0] & 0xF0 == 0x50):
             yield cast(BinaryIO, _Whole(io.BufferedReader(_Zstd(cast(BinaryIO, buffered)), PIECE_BYTES), url))
         else:
             yield cast(BinaryIO, _Whole(buffered, url))
+
+
+@contextmanager
+def text(url: str) -> Iterator[BinaryIO]:
+    """As `plain`, in UTF-8 when a byte order mark says UTF-16 or UTF-32."""
+    with plain(url) as stream:
+        head = stream.read(4)
+        for mark, encoding in MARKS:
+            if head.startswith(mark):
+                yield cast(BinaryIO, _Recoded(stream, head[len(mark) :], encoding))
+                return
+        yield cast(BinaryIO, _Ahead(stream, head))
+
+
+class _Ahead:
+    """A stream of which the first bytes were read already."""
+
+    def __init__(self, stream: BinaryIO, head: bytes) -> None:
+        self._stream, self._head = stream, head
+
+    def read(self, size: int = -1) -> bytes:
+        head, self._head = self._head, b""
+        return head + self._stream.read(size - len(head) if size > len(head) else size) if head else self._stream.read(size)
+
+
+class _Recoded:
+    """UTF-8 out of another encoding; what is invalid becomes U+FFFD."""
+
+    def __init__(self, stream: BinaryIO, head: bytes, encoding: str) -> None:
+        self._stream, self._head, self._decoder = stream, head, codecs.getincrementaldecoder(encoding)("replace")
+
+    def read(self, size: int = -1) -> bytes:
+        """About as many bytes; none only at the end."""
+        while True:
+            piece = self._head + self._stream.read(size)
+            self._head = b""
+            text = self._decoder.decode(piece, final=not piece)
+            if text or not piece:
+                return text.encode()
+
+
+class _Pieces:
+    """A gzip stream that hands over what it has: one that breaks loses nothing of what came before."""
+
+    def __init__(self, stream: gzip.GzipFile) -> None:
+        self._stream = stream
+
+    def read(self, size: int = -1) -> bytes:
+        if size >= 0:
+            return self._stream.read1(size)
+        return b"".join(iter(lambda: self._stream.read1(PIECE_BYTES), b""))
 
 
 class _Whole:
@@ -63,7 +123,7 @@ class _Zstd(io.RawIOBase):
     """Frames one after another; the library's own reader ends silently where a file was cut."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._frame, self._ready = stream, zstandard.ZstdDecompressor().decompressobj(), b""
+        self._stream, self._frame, self._ready = stream, _frame(), b""
         self._inside = False
 
     def readable(self) -> bool:
@@ -73,7 +133,7 @@ class _Zstd(io.RawIOBase):
         while not self._ready:
             if self._inside and self._frame.eof:
                 rest, self._inside = self._frame.unused_data, False
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
+                self._frame = _frame()
             else:
                 rest = b""
             piece = rest or self._stream.read(1 << 16)
@@ -87,6 +147,10 @@ class _Zstd(io.RawIOBase):
         buffer[:size] = self._ready[:size]
         self._ready = self._ready[size:]
         return size
+
+
+def _frame() -> zstandard.ZstdDecompressionObj:
+    return zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW).decompressobj()
 
 
 def lines(stream: BinaryIO, most: int) -> Iterator[bytes | int]:

@@ -14,14 +14,16 @@ from forerun.base.errors import DataError
 from forerun.curate.ingest import remote
 from forerun.curate.ingest.records import ID_FIELDS, Document, IngestConfig, Problem, SchemaWatch, decoded, name_in
 from forerun.curate.ingest.source import InputFile, SourceFile
-from forerun.curate.ingest.streams import BrokenFile, lines, plain
+from forerun.curate.ingest.streams import BrokenFile, lines
+from forerun.curate.ingest.streams import text as text_of
 
+TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary, pa.types.is_large_binary)
 ROWS = 1024  # assumed: rows decoded at once; bounds memory when documents are long
 
 
 def json_lines(file: InputFile, source: SourceFile, config: IngestConfig, watch: SchemaWatch) -> Iterator[Document | Problem]:
     """One JSON object a line; blank lines are no documents."""
-    with plain(file.url) as stream:
+    with text_of(file.url) as stream:
         number = 0
         for number, line in enumerate(lines(stream, config.max_document_bytes), 1):
             place = f"{file.name}:{number}"
@@ -99,7 +101,9 @@ def _columns(schema: pa.Schema, file: InputFile, source: SourceFile) -> list[str
             hint="set the source's text_field to the column that holds the text",
         )
     kind = schema.field(source.text_field).type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind) or pa.types.is_dictionary(kind)):
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if not any(is_text(kind) for is_text in TEXT_TYPES):
         raise DataError(
             f"{file.url}: column {source.text_field!r} is {kind}, not text", hint="set the source's text_field to a text column"
         )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import BinaryIO
 
+from forerun.curate.ingest import streams
 from forerun.curate.ingest.html import text_of_page
 from forerun.curate.ingest.records import Document, IngestConfig, Problem, decoded
 from forerun.curate.ingest.source import InputFile
-from forerun.curate.ingest.streams import plain
 
 
 def text_file(file: InputFile, config: IngestConfig) -> Iterator[Document | Problem]:
-    """The file's text, UTF-8."""
-    data = _bytes(file, config)
+    """The file's text, UTF-8 unless a byte order mark says otherwise."""
+    data = _bytes(file, config, streams.text)
     if isinstance(data, Problem):
         yield data
         return
@@ -22,7 +24,7 @@ def text_file(file: InputFile, config: IngestConfig) -> Iterator[Document | Prob
 
 def html_file(file: InputFile, config: IngestConfig) -> Iterator[Document | Problem]:
     """The page's text, in whatever encoding the page is."""
-    data = _bytes(file, config)
+    data = _bytes(file, config, streams.plain)
     if isinstance(data, Problem):
         yield data
         return
@@ -30,7 +32,9 @@ def html_file(file: InputFile, config: IngestConfig) -> Iterator[Document | Prob
     yield Document(text, file.name) if text else Problem(file.name, "page_without_text", len(data))
 
 
-def _bytes(file: InputFile, config: IngestConfig) -> bytes | Problem:
-    with plain(file.url) as stream:
-        data = stream.read(config.max_document_bytes + 1)
-    return Problem(file.name, "too_long", max(file.num_bytes, len(data))) if len(data) > config.max_document_bytes else data
+def _bytes(file: InputFile, config: IngestConfig, opened: Callable[[str], AbstractContextManager[BinaryIO]]) -> bytes | Problem:
+    most, data = config.max_document_bytes, bytearray()
+    with opened(file.url) as stream:
+        while len(data) <= most and (piece := stream.read(most + 1 - len(data))):
+            data += piece
+    return Problem(file.name, "too_long", max(file.num_bytes, len(data))) if len(data) > most else bytes(data)

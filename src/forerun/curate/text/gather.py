@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from forerun.base.config import digest_of, load_json
+from forerun.base.config import digest_of, load_json, plain
 from forerun.base.errors import DataError
 from forerun.curate.engine.tasks import Task
 from forerun.curate.ingest.read import ReadSummary, grouped
@@ -21,7 +21,8 @@ from forerun.curate.steps import StepFolder, StepKey
 from forerun.curate.text.attributes import part_name, write_part
 from forerun.curate.text.normalize import NormalizeConfig
 from forerun.curate.text.stages import SET_ASIDE, id_ranges
-from forerun.curate.text.walk import SHARED_CODE, STAGES, Attribute, Walk, counted, plain, text_bytes
+from forerun.curate.text.walk import SHARED_CODE, STAGES, Attribute, Walk, counted, text_bytes
+from forerun.loader.manifest import Stated
 
 INGEST_CODE = tuple(f"forerun.curate.ingest.{name}" for name in ("html", "read", "records", "source", "streams", "tables", "trees", "web"))
 NAMED_EXAMPLES = 20  # assumed: names a report lists; the files hold all
@@ -120,8 +121,8 @@ def _groups(walk: Walk, source: SourceFile, config: IngestConfig) -> list[RawGro
 
 
 def _without_place(source: SourceFile) -> SourceFile:
-    """What of a source decides its documents: not where it lies, nor how its version is called."""
-    return replace(source, path="", revision="", format="by_name")
+    """What of a source decides its documents: not where it lies, how its version is called, nor what else is stated about it."""
+    return replace(source, path="", revision="", format="by_name", **vars(Stated()))
 
 
 def _raw_source(source: SourceFile, groups: Sequence[RawGroup]) -> RawSource:

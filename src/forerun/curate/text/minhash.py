@@ -66,7 +66,9 @@ def signatures(texts: pa.Array | pa.ChunkedArray, config: MinHashConfig) -> tupl
     """`[N, P]`, the smallest of each permuted hash over a document's shingles; and which documents have any shingle.
 
     A document's row depends on its text alone. A text shorter than a shingle is one shingle. Permutations come in pairs of a
-    product and its complement: half the work, and no more variance. Source: Min-max hash (Ji et al., ICDM 2013).
+    product and its complement: half the work, and no more variance. The two of a pair stand in the two halves of the signature, so
+    never in one band: in a document of five shingles the least is not the largest, and a band of pairs would agree too seldom.
+    Source: Min-max hash (Ji et al., ICDM 2013).
     """
     random = np.random.default_rng(config.seed).integers(0, 1 << 32, -(-config.num_permutations // 2), np.uint64)
     factors = random.astype(np.uint32) | np.uint32(1)  # of mixed hashes; adding a term as well would change nothing
@@ -85,13 +87,14 @@ def _lower(row, factors, shingles, count):
 
     Each product gives two hashes: its least value, and the least of its complement, which is the complement of its largest.
     """
-    for column in range(len(factors)):
-        factor, least, most = factors[column], row[2 * column], np.uint32(EMPTY - row[2 * column + 1])
+    half = len(factors)
+    for column in range(half):
+        factor, least, most = factors[column], row[column], np.uint32(EMPTY - row[half + column])
         for index in range(count):
             value = np.uint32(factor * shingles[index])
             least = min(least, value)
             most = max(most, value)
-        row[2 * column], row[2 * column + 1] = least, np.uint32(EMPTY - most)
+        row[column], row[half + column] = least, np.uint32(EMPTY - most)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from forerun.base.config import plain
 from forerun.base.errors import ConfigError, DataError
 from forerun.base.files import storage_errors
 from forerun.base.lab import Lab
@@ -31,8 +32,8 @@ from forerun.curate.text.gather import RawSource, ingest, normalize_step
 from forerun.curate.text.minhash import MinHashConfig
 from forerun.curate.text.normalize import NormalizeConfig
 from forerun.curate.text.survivors import SurvivorConfig
-from forerun.curate.text.walk import SHARED_CODE, STAGES, Attribute, Walk, attribute_step, num_partitions, part_tasks, plain
-from forerun.loader.manifest import Source, Step
+from forerun.curate.text.walk import SHARED_CODE, STAGES, Attribute, Walk, attribute_step, num_partitions, part_tasks
+from forerun.loader.manifest import Source, Step, stated_of
 
 TextStage = Literal["ingest", "normalize", "exact_dedup", "filters", "fuzzy_dedup", "decontaminate"]
 TEXT_STAGES: tuple[TextStage, ...] = ("ingest", "normalize", "exact_dedup", "filters", "fuzzy_dedup", "decontaminate")
@@ -211,4 +212,5 @@ def _source(raw: RawSource, num_documents: int) -> Source:
         num_documents_in=raw.num_documents_in,
         num_documents=num_documents,
         num_tokens=0,
+        **vars(stated_of(raw.source)),
     )

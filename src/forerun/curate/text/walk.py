@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -171,8 +170,3 @@ def text_bytes(path: Path) -> int:
 def part_index(name: str) -> int:
     """Of a task's name or a part's."""
     return int(name.removesuffix(".parquet").rsplit("-", 1)[-1])
-
-
-def plain(config: Any) -> dict[str, Any]:
-    """A config as a task's argument."""
-    return msgspec.to_builtins(config)
