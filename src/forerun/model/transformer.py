@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -29,7 +30,14 @@ from forerun.parallel.local import run_experts
 __all__ = ["DROPLESS", "Aux", "Remat", "RouterState", "init_params", "init_router_state", "loss", "next_logits", "token_losses"]
 
 Remat = Literal["none", "block", "moe"]
+Whole = Callable[[Any], Any]
+"""From one layer's parameters as they lie to the same as its products want them: on a mesh, whole on every device."""
 DROPLESS: RunExperts = functools.partial(run_experts, config=TransportConfig(capacity_factor=0.0))
+
+
+def as_they_are(params: Any) -> Any:
+    """The `Whole` of one device."""
+    return params
 
 
 class RouterState(NamedTuple):
@@ -82,6 +90,7 @@ def loss(
     experts: RunExperts = DROPLESS,
     head_loss: HeadLoss = vocabulary_loss,
     remat: Remat = "none",
+    whole: Whole = as_they_are,
     num_tokens: Float[Array, ""] | None = None,
 ) -> tuple[Float[Array, ""], Aux]:
     """The objective to minimise, cross-entropy + z-loss + balancing loss, and what the pass saw.
@@ -90,10 +99,11 @@ def loss(
         experts: a transport with its settings bound, `parallel.transports.bind`.
         head_loss: `vocabulary_loss`, or on a mesh the same with every device at its own tokens, `parallel.head.bind`.
         remat: what the backward pass recomputes instead of reading from memory.
+        whole: gathers one layer's parameters on a mesh, again in the backward pass when that recomputes the layer.
         num_tokens: denominator of the means; give the whole step's count when this batch is a part of it, so that gradients
             add up. None counts this batch.
     """
-    hidden, layers = _hidden(params, router_state, batch, config, compute_dtype=compute_dtype, experts=experts, remat=remat)
+    hidden, layers = _hidden(params, router_state, batch, config, compute_dtype=compute_dtype, experts=experts, remat=remat, whole=whole)
     own_tokens = batch.loss_mask.sum()
     denominator = jnp.maximum(own_tokens if num_tokens is None else num_tokens, 1.0)
     weight = (batch.loss_mask / denominator).reshape(-1).astype(jnp.float32)
@@ -132,9 +142,10 @@ def token_losses(
     *,
     compute_dtype: Literal["float32", "bfloat16"] = "float32",
     experts: RunExperts = DROPLESS,
+    whole: Whole = as_they_are,
 ) -> Float[Array, "B S"]:
     """Cross-entropy in nats of every target, unmasked; no z-loss. Multiply by `loss_mask` before summing."""
-    hidden, _ = _hidden(params, router_state, batch, config, compute_dtype=compute_dtype, experts=experts)
+    hidden, _ = _hidden(params, router_state, batch, config, compute_dtype=compute_dtype, experts=experts, whole=whole)
     nats, _ = token_nats(hidden.reshape(-1, hidden.shape[-1]), _head(params).astype(hidden.dtype), batch.targets.reshape(-1))
     return nats.reshape(batch.targets.shape)
 
@@ -148,23 +159,24 @@ def next_logits(
     *,
     compute_dtype: Literal["float32", "bfloat16"] = "float32",
     experts: RunExperts = DROPLESS,
+    whole: Whole = as_they_are,
 ) -> Float[Array, "B ... V"]:
     """Float32 logits of the token after each place, or only after place `at` of each sequence; `targets` are not read."""
-    hidden, _ = _hidden(params, router_state, batch, config, compute_dtype=compute_dtype, experts=experts)
+    hidden, _ = _hidden(params, router_state, batch, config, compute_dtype=compute_dtype, experts=experts, whole=whole)
     if at is not None:
         hidden = jnp.take_along_axis(hidden, at[:, None, None], axis=1)[:, 0]
     return jnp.dot(hidden, _head(params).astype(hidden.dtype), preferred_element_type=jnp.float32)
 
 
 def _hidden(
-    params, router_state, batch, config, *, compute_dtype, experts, remat: Remat = "none"
+    params, router_state, batch, config, *, compute_dtype, experts, remat: Remat = "none", whole: Whole = as_they_are
 ) -> tuple[Float[Array, "B S D"], LayerAux]:
     """Final hidden states, and every layer's report stacked over layers."""
     packing = packing_of(batch.segment_ids, batch.positions, config)
     x = params["embedding"][batch.tokens].astype(jnp.dtype(compute_dtype))
     if config.embedding_norm:
         x = gated_norm(x, params["embedding_norm"], config.norm_eps)
-    block = functools.partial(_block, packing=packing, config=config, experts=experts, remat=remat)
+    block = functools.partial(_block, packing=packing, config=config, experts=experts, remat=remat, whole=whole)
     is_global = config.global_layers
     for layer, layer_params in enumerate(params.get("dense_layers", [])):
         x, _ = block(x, layer_params, None, is_global=is_global[layer])
@@ -188,7 +200,8 @@ def _hidden(
     return gated_norm(x, params["final_norm"], config.norm_eps), layers
 
 
-def _block(x, params, bias, *, is_global, packing: Packing, config: ModelConfig, experts: RunExperts, remat: Remat):
+def _block(x, params, bias, *, is_global, packing: Packing, config: ModelConfig, experts: RunExperts, remat: Remat, whole: Whole):
+    params = whole(params)
     normed = gated_norm(x, params["attention_norm"], config.norm_eps)
     x = x + attend(params["attention"], normed, packing, config, is_global)
     branch = functools.partial(feed_forward, packing=packing, config=config, experts=experts)

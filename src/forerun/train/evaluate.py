@@ -20,8 +20,9 @@ from forerun.parallel.config import TransportConfig
 from forerun.parallel.mesh import over_batch, placed, replicated
 from forerun.parallel.transports import bind
 from forerun.train.config import RunConfig
+from forerun.train.gathering import ends_gathered, layer_gathered
 from forerun.train.state import TrainState
-from forerun.train.step import ModelBatch, gathered
+from forerun.train.step import ModelBatch
 from forerun.train.suites import suite_rows
 
 CHUNK_ROWS = 16  # measured: on two cores smaller chunks waste products, larger ones only memory
@@ -79,7 +80,15 @@ class Evaluator:
 def _scorer(config: RunConfig, transport: TransportConfig, mesh: Mesh | None) -> Callable:
     def score(params: dict, router: RouterState, chunk: ModelBatch) -> jax.Array:
         experts = bind(transport, mesh)
-        nats = token_losses(gathered(params, mesh), router, chunk, config.model, compute_dtype=config.train.compute_dtype, experts=experts)
+        nats = token_losses(
+            ends_gathered(params, mesh),
+            router,
+            chunk,
+            config.model,
+            compute_dtype=config.train.compute_dtype,
+            experts=experts,
+            whole=layer_gathered(mesh),
+        )
         return (nats * chunk.loss_mask).sum(1)
 
     return jax.jit(score) if mesh is None else jax.jit(score, out_shardings=replicated(mesh))

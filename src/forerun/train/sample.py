@@ -13,6 +13,7 @@ from forerun.loader.store import TokenStore
 from forerun.model.transformer import next_logits
 from forerun.parallel.mesh import replicated
 from forerun.train.config import RunConfig
+from forerun.train.gathering import ends_gathered, layer_gathered
 from forerun.train.state import TrainState
 from forerun.train.step import ModelBatch
 
@@ -34,11 +35,11 @@ class Sampler:
         longest = max((len(ids) for ids in self._ids), default=0)
         self._width = min(config.train.seq_len, longest + NUM_NEW_TOKENS)
 
-        def whole(params: dict) -> dict:  # few rows: every device computes all of them
-            return params if mesh is None else jax.lax.with_sharding_constraint(params, replicated(mesh))
+        whole = layer_gathered(mesh, experts_too=True)  # few rows: every device computes all of them
 
         def draw(state: TrainState, batch: ModelBatch, at: jax.Array, key: jax.Array) -> jax.Array:
-            logits = next_logits(whole(state.params), state.router, batch, config.model, at, compute_dtype=config.train.compute_dtype)
+            params, dtype = ends_gathered(state.params, mesh), config.train.compute_dtype
+            logits = next_logits(params, state.router, batch, config.model, at, compute_dtype=dtype, whole=whole)
             return jax.random.categorical(key, logits / TEMPERATURE)
 
         self._draw = jax.jit(draw) if mesh is None else jax.jit(draw, out_shardings=replicated(mesh))

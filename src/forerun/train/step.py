@@ -23,10 +23,10 @@ from forerun.optim.groups import row_of
 from forerun.optim.paths import named_leaves
 from forerun.parallel import head
 from forerun.parallel.mesh import over_batch, placed, replicated
-from forerun.parallel.sharding import row_of as placement_of
 from forerun.parallel.transports import bind
 from forerun.train.config import RunConfig
 from forerun.train.flops import check_flops
+from forerun.train.gathering import ends_gathered, layer_gathered
 from forerun.train.state import TrainState, optimizer_of, shardings_of, state_shapes
 
 
@@ -140,23 +140,10 @@ def group_norms(tree: Any) -> dict[str, Float[Array, ""]]:
     return {"total": jnp.sqrt(sum(squares.values(), jnp.zeros(()))), **{group: jnp.sqrt(square) for group, square in squares.items()}}
 
 
-def gathered(params: Any, mesh: Mesh | None) -> Any:
-    """Parameters as a forward pass wants them: all but the experts whole on every device."""
-    if mesh is None:
-        return params
-    whole = replicated(mesh)
-    leaves = [
-        leaf if placement_of(name).cut == "expert" else jax.lax.with_sharding_constraint(leaf, whole)
-        for name, leaf in named_leaves(params).items()
-    ]
-    return jax.tree.unflatten(jax.tree.structure(params), leaves)
-
-
 def gradient_of(config: RunConfig, mesh: Mesh | None, state: TrainState, batch: ModelBatch) -> tuple[Any, Aux]:
     """Gradient of the step's mean objective; microbatches are weighted by the tokens they predict.
 
-    The next routing bias of several microbatches is the mean of theirs. On a mesh every device computes with whole matrices but its
-    own experts: gathered here once, so that every product runs over the same numbers in the same order as on one device.
+    The next routing bias of several microbatches is the mean of theirs.
     """
     num_tokens = batch.loss_mask.sum()
     objective = functools.partial(
@@ -166,11 +153,12 @@ def gradient_of(config: RunConfig, mesh: Mesh | None, state: TrainState, batch: 
         experts=bind(config.transport, mesh, state.step),
         head_loss=head.bind(mesh),
         remat=config.train.remat,
+        whole=layer_gathered(mesh),
     )
 
     def gradient(part: ModelBatch) -> tuple[Any, Aux]:
         def of(params: Any) -> tuple[Array, Aux]:
-            return objective(gathered(params, mesh), state.router, part, num_tokens=num_tokens)
+            return objective(ends_gathered(params, mesh), state.router, part, num_tokens=num_tokens)
 
         return jax.grad(of, has_aux=True)(state.params)
 
