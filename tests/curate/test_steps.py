@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import random
+import subprocess
+import sys
 import typing
 from typing import Any
 
@@ -17,7 +19,7 @@ from forerun.curate.build import BuildConfig, identity_of
 from forerun.curate.engine.config import EngineConfig
 from forerun.curate.ingest.source import SourceFile
 from forerun.curate.quality.teacher import EndpointConfig
-from forerun.curate.steps import StepFolder, StepKey, code_digest
+from forerun.curate.steps import StepFolder, StepKey, alone, code_digest
 from forerun.curate.text.filters import FilterConfig
 from forerun.curate.text.pipeline import TextConfig, take_steps
 from forerun.curate.text.walk import Walk
@@ -101,6 +103,22 @@ def test_every_parameter_of_the_store_is_in_the_identity_of_the_build(path):
     assert identity_of("n", [], [], changed) != identity_of("n", [], [], BuildConfig())
 
 
+def test_what_is_stated_about_a_source_reaches_the_manifest_and_redoes_no_stage(tmp_path):
+    write_lines(tmp_path / "a.jsonl", [sentence(random.Random(f"a{i}"), 40) for i in range(6)])
+    plain = SourceFile(name="a", path=str(tmp_path / "a.jsonl"))
+    stated = dataclasses.replace(plain, category="tales", synthetic=True, machine_translated=False)
+    found = []
+    for source in (plain, stated):
+        walk = Walk(tmp_path / "work", EngineConfig(runner="loop"), quiet=True)
+        cleaned = take_steps(walk, [source], TextConfig())
+        assert cleaned is not None
+        found.append((cleaned.sources, [step.identity for step in walk.steps]))
+    (before, same), ((after,), steps) = found
+    assert steps == same
+    assert (after.category, after.synthetic, after.machine_translated) == ("tales", True, False)
+    assert identity_of("n", [], [after], BuildConfig()) != identity_of("n", [], list(before), BuildConfig())
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -138,3 +156,11 @@ def test_a_folder_is_done_only_while_every_file_is_there_with_its_size(tmp_path)
     (path / "b").write_bytes(b"longer")
     assert folder.outcome() is None
     assert not (path / "b").exists() and (path / "a").exists()  # the good part stays, the bad one is made again
+
+
+def test_a_folder_is_worked_in_by_one_run_at_a_time(tmp_path):
+    with alone(tmp_path):
+        holder = f"from pathlib import Path; from forerun.curate.steps import alone\nwith alone(Path({str(tmp_path)!r})): print('in')"
+        second = subprocess.run([sys.executable, "-c", holder], capture_output=True, text=True, check=False)
+        assert second.returncode != 0 and f"another run works in {tmp_path}" in second.stderr
+    assert subprocess.run([sys.executable, "-c", holder], capture_output=True, text=True, check=True).stdout == "in\n"

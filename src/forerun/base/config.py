@@ -18,12 +18,25 @@ import msgspec
 from forerun.base.errors import ConfigError, PlatformError
 
 T = TypeVar("T")
+ADDED = "added"
+
+
+def added(default: Any) -> Any:
+    """A field that joins a dataclass whose files exist already: left out of plain data while it has its default.
+
+    So a config registered, or a manifest written, before the field was there keeps its digest.
+    """
+    return dataclasses.field(default=default, metadata={ADDED: True})
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses as objects, tuples as lists; what files, digests and the registry hold."""
+    return msgspec.to_builtins(_without_unused(value))
 
 
 def canonical_json(value: Any) -> bytes:
     """The one byte string for a value: sorted keys, no spaces, UTF-8, no NaN. Dataclasses become objects."""
-    plain = msgspec.to_builtins(value)
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def digest_of(value: Any) -> str:
@@ -73,13 +86,23 @@ def with_overrides(config: T, overrides: list[str]) -> T:
 
     Raises: ConfigError for a missing `=`, an unknown field (near names are offered) or a broken rule.
     """
-    plain = msgspec.to_builtins(config)
+    tree = msgspec.to_builtins(config)
     for override in overrides:
         dotted, equals, text = override.partition("=")
         if not equals:
             raise ConfigError(f"--set needs field=value, got {override!r}", hint="for example --set model.top_k=4")
-        _place(plain, dotted.split("."), _value_of(text), dotted)
-    return decode(plain, type(config), where="--set")
+        _place(tree, dotted.split("."), _value_of(text), dotted)
+    return decode(tree, type(config), where="--set")
+
+
+def _without_unused(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        kept = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        unused = [field.name for field in dataclasses.fields(value) if field.metadata.get(ADDED) and kept[field.name] == field.default]
+        return {name: _without_unused(inner) for name, inner in kept.items() if name not in unused}
+    if isinstance(value, dict):
+        return {key: _without_unused(inner) for key, inner in value.items()}
+    return [_without_unused(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _value_of(text: str) -> Any:

@@ -22,15 +22,15 @@ def amend(
     lab: LabOption = HERE,
 ) -> None:
     """Declare a mid-course change, before it is made; an edited config.py is frozen and allowed from here on."""
-    import msgspec
 
+    from forerun.base.config import plain
     from forerun.cli.experiments import config_of
     from forerun.registry.changes import amend as chain
     from forerun.registry.changes import registration_of
 
     place = lab_at(lab)
     folder = place.experiments / registration_of(place, experiment).experiment
-    config = msgspec.to_builtins(config_of(folder)) if (folder / "config.py").exists() else None
+    config = plain(config_of(folder)) if (folder / "config.py").exists() else None
     entry = chain(place, experiment, reason=reason, what=what, at_step=at_step, expected=expected, control=control, config=config)
     new = f"  new config {entry.body['config_digest'][:12]}" if "config_digest" in entry.body else ""
     print(f"amended {entry.body['experiment']} at step {at_step}  line {entry.seq}  {entry.digest[:16]}{new}")

@@ -18,13 +18,12 @@ def register(
     """Freeze an experiment's config and chain its promise into the ledger."""
     from pathlib import Path
 
-    import msgspec
-
+    from forerun.base.config import plain
     from forerun.cli.experiments import config_of, folder_of
     from forerun.registry.register import register as chain
 
     folder = folder_of(lab_at(lab), experiment)
-    registration = chain(lab_at(lab), folder, msgspec.to_builtins(config_of(folder)), code=Path.cwd())
+    registration = chain(lab_at(lab), folder, plain(config_of(folder)), code=Path.cwd())
     if as_json:
         print_json(registration)
     else:

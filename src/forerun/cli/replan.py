@@ -23,11 +23,10 @@ def replan(
     as_json: JsonOption = False,
 ) -> None:
     """The arithmetic of ending a run elsewhere or on other data: tokens, compute, days, the rate's jump, epochs of each cell. Changes nothing."""
-    import msgspec
     import numpy as np
 
     from forerun.base import units
-    from forerun.base.config import load_json
+    from forerun.base.config import load_json, plain
     from forerun.model.count import train_flops
     from forerun.record.reader import open_run
     from forerun.registry.changes import registration_of
@@ -42,7 +41,7 @@ def replan(
     times = record.series("step_time_s").value
     end = num_steps or config.train.num_steps
     answer = arithmetic(
-        msgspec.to_builtins(config),
+        plain(config),
         step=max(record.last_step, 0),
         new_num_steps=end,
         train_flops=train_flops(config.model, config.train.seq_len, config.train.train_tokens),
@@ -52,9 +51,9 @@ def replan(
     if mixture is not None:
         weights = load_json(mixture, dict[str, float])
         manifest = load_json(place.manifests / f"{config.data.manifest}.json", dict)
-        mix = remix(msgspec.to_builtins(config), manifest, weights, step=answer.step, new_num_steps=end)
+        mix = remix(plain(config), manifest, weights, step=answer.step, new_num_steps=end)
     if as_json:
-        print_json({**msgspec.to_builtins(answer), "remix": mix})
+        print_json({**plain(answer), "remix": mix})
         return
     print(f"end        {answer.num_steps} -> {answer.new_num_steps} steps, {answer.step} done")
     print(f"tokens     {units.count(answer.train_tokens)} -> {units.count(answer.new_train_tokens)}")

@@ -125,9 +125,11 @@ def run_recipe(recipe: Recipe, folder: Path, lab: Lab, *, until: Stage | None = 
     cleaned = clean(lab, files, recipe.text, evals=evals, engine=recipe.engine)
     build_stage: BuildStage | None = next((stage for stage in BUILD_STAGES if stage == until), None)
     if build_stage is not None:
-        report = build_until(lab, recipe.name, cleaned.partitions, cleaned.sources, recipe.build, build_stage, steps=cleaned.steps)
+        report = build_until(
+            lab, recipe.name, cleaned.partitions, cleaned.sources, recipe.build, build_stage, steps=cleaned.steps, engine=recipe.engine
+        )
         return Progressed(steps=cleaned.steps, report=report)
-    manifest = build_store(lab, recipe.name, cleaned.partitions, cleaned.sources, recipe.build, steps=cleaned.steps)
+    manifest = build_store(lab, recipe.name, cleaned.partitions, cleaned.sources, recipe.build, steps=cleaned.steps, engine=recipe.engine)
     return Progressed(steps=manifest.steps, report={}, manifest=manifest)
 
 

@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from forerun.base import units
-from forerun.base.config import canonical_json
+from forerun.base.config import canonical_json, plain
 from forerun.base.errors import DataError
 from forerun.base.files import write_atomic, write_json
 from forerun.base.lab import Lab
@@ -144,7 +142,7 @@ def _register(lab: Lab, big: Any, promised: Forecast, share: float, say: Callabl
     folder = lab.experiments / EXPERIMENT
     if not (folder / "experiment.toml").exists():
         write_atomic(folder / "experiment.toml", promise_text(big, promised, share).encode())
-    registration = register(lab, folder, msgspec.to_builtins(big))
+    registration = register(lab, folder, plain(big))
     say(f"   promise {registration.id} in {lab.ledger}")
     return registration
 

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import numpy as np
 
+from forerun.base.config import plain
 from forerun.base.errors import DataError
 from forerun.ladder.rungs import Target
 
@@ -125,4 +125,4 @@ class Forecast:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data in the shape other packages read."""
-        return msgspec.to_builtins(self)
+        return plain(self)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from forerun.base.config import digest_of, load_json
+from forerun.base.config import added, digest_of, load_json
 from forerun.base.errors import DataError
 from forerun.base.lab import Lab
 
@@ -60,7 +60,19 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class Stated:
+    """What people say about a source besides its licence; decides no document."""
+
+    category: str = added("")
+    """What kind of text it is, as stated; empty: not stated."""
+    synthetic: bool | None = added(None)
+    """Made by a model; none: not stated."""
+    machine_translated: bool | None = added(None)
+    """Translated by a machine; none: not stated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source(Stated):
     """Where documents came from and how many survived."""
 
     name: str
@@ -153,6 +165,11 @@ class Manifest:
     def store_digest(self) -> str:
         """Names the folder of the shards: removals amend the manifest, never the store."""
         return self.amends or self.digest
+
+
+def stated_of(source: Stated) -> Stated:
+    """The statements alone, to carry them over."""
+    return Stated(category=source.category, synthetic=source.synthetic, machine_translated=source.machine_translated)
 
 
 def load_manifest(lab: Lab, digest: str) -> Manifest:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import msgspec
 import numpy as np
 
+from forerun.base.config import plain
 from forerun.base.errors import CheckpointError
 from forerun.base.files import storage_errors, write_atomic, write_json
 from forerun.base.lab import Lab
@@ -56,7 +56,7 @@ def write_weights(out: Path, params: dict[str, Any], router_bias: np.ndarray, co
             "auto_map": {"AutoConfig": "modeling_forerun.ForerunConfig", "AutoModelForCausalLM": "modeling_forerun.ForerunForCausalLM"},
             "model_type": "forerun",
             "dtype": "float32",
-            "model": msgspec.to_builtins(config),
+            "model": plain(config),
             "shapes": {name: list(array.shape) for name, array in named.items()},
         },
     )

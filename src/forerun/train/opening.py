@@ -6,10 +6,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import jax
-import msgspec
 from jax.sharding import Mesh
 
-from forerun.base.config import digest_of
+from forerun.base.config import digest_of, plain
 from forerun.base.errors import ConfigError
 from forerun.base.files import write_json
 from forerun.base.lab import Lab
@@ -79,7 +78,7 @@ def journal_of(config: RunConfig, lab: Lab, run_id: str, mirror: str) -> Journal
     if not mirror:
         return Journal(run_dir, rank)
     project = lab.root.resolve().name
-    return Journal(run_dir, rank, mirror=Mirror(mirror, project=project, run_id=run_id, folder=run_dir, config=msgspec.to_builtins(config)))
+    return Journal(run_dir, rank, mirror=Mirror(mirror, project=project, run_id=run_id, folder=run_dir, config=plain(config)))
 
 
 def last_evaluation(lab: Lab, run_id: str) -> dict[str, float]:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
-from forerun.base.config import load_json
+from forerun.base.config import load_json, plain
 from forerun.base.errors import DataError
 from forerun.base.files import write_json
 from forerun.curate.engine.tasks import Task
@@ -33,7 +33,6 @@ from forerun.curate.text.walk import (
     num_partitions,
     part_tasks,
     parts,
-    plain,
     text_bytes,
 )
 

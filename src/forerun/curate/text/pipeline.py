@@ -22,7 +22,7 @@ from forerun.base.lab import Lab
 from forerun.curate.engine.config import EngineConfig
 from forerun.curate.ingest.records import IngestConfig
 from forerun.curate.ingest.source import SourceFile
-from forerun.curate.steps import StepFolder, StepKey
+from forerun.curate.steps import StepFolder, StepKey, alone
 from forerun.curate.text.attributes import part_name
 from forerun.curate.text.compare import decontaminate_step, fuzzy_step
 from forerun.curate.text.decontaminate import DecontaminateConfig
@@ -109,7 +109,7 @@ def take_steps(
         raise ConfigError(
             f"source {unknown[0]!r} is named by a stage but is not among the sources", hint=f"sources: {', '.join(sorted(names))}"
         )
-    with storage_errors(walk.root):
+    with alone(walk.root), storage_errors(walk.root):
         raw = ingest(walk, sorted(files, key=lambda file: file.name), config.ingest)
         if until == "ingest":
             return None
