@@ -84,3 +84,9 @@ def test_the_readme_states_the_record_of_the_demo_as_it_was_measured():
 
     [shown] = re.findall(r"<!-- trials -->\n(.*?)\n<!-- /trials -->", README, re.DOTALL)
     assert " ".join(shown.split()) == record_in_words()
+
+
+def test_the_reference_of_fields_is_what_the_dataclasses_say():
+    made = subprocess.run([sys.executable, ROOT / "tools/config-reference", "--print"], capture_output=True, text=True, check=True).stdout
+    assert made == (ROOT / "docs/reference/config.md").read_text(encoding="utf-8"), "run tools/config-reference"
+    assert "|  |\n" not in made, "every field has a meaning"

@@ -50,6 +50,7 @@ class Recipe:
     """A data set from start to end."""
 
     schema: Literal[1] = 1
+    """Of this file."""
     name: str
     """Of the data set."""
     sources: tuple[RecipeSource, ...]

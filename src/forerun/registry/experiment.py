@@ -22,9 +22,11 @@ class Prediction:
     low50: float
     """The value is above this and below `high50` in half of such predictions."""
     high50: float
+    """Upper end of the 50% interval."""
     low90: float
     """The value is above this and below `high90` in nine of ten such predictions."""
     high90: float
+    """Upper end of the 90% interval."""
     forecast: str = ""
     """File under `ledger/forecasts/` that the numbers come from; empty when they do not come from one."""
 
@@ -60,10 +62,15 @@ class Experiment:
     """One promise."""
 
     schema: Literal[1] = 1
+    """Of this file."""
     title: str
+    """One line for people."""
     owner: str
+    """Who answers for it; the lab's calibration is kept by owner."""
     kind: Literal["exploratory", "confirmatory"]
+    """Whether the outcome is looked for, or a hypothesis is put to the test."""
     hypothesis: str
+    """What is believed, in one sentence."""
     falsified_by: str
     """What would show the hypothesis wrong."""
     metric: str
@@ -71,6 +78,7 @@ class Experiment:
     metric_definition: str
     """Exact evaluation: data, number of sequences, with or without drops."""
     prediction: Prediction
+    """What the metric is promised to be."""
     baseline: str
     """What the outcome is compared with, with its value."""
     success: str
