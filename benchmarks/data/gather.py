@@ -1,5 +1,7 @@
 """The corpus of the data bars: text of Debian packages, at most 3 MB of each source, as one Parquet file with text and source.
 
+Documents of 200 to 400,000 characters: shorter ones are mostly redirections that differ in one word.
+
 usage: python benchmarks/data/gather.py FOLDER     writes FOLDER/corpus.parquet; packages stay in FOLDER/downloads/debian
 """
 
@@ -18,6 +20,7 @@ from forerun.curate.ingest.source import input_files
 from forerun.demo.corpus.gather import gather
 
 CAP_BYTES = 3_000_000
+LEAST_CHARS, MOST_CHARS = 200, 400_000
 
 
 def main(folder: Path) -> int:
@@ -29,7 +32,7 @@ def main(folder: Path) -> int:
         size = 0
         for file in input_files(source):
             for found in documents_of(file, source, IngestConfig(), SchemaWatch(source)):
-                if isinstance(found, Document) and size < CAP_BYTES:
+                if isinstance(found, Document) and size < CAP_BYTES and LEAST_CHARS <= len(found.text) <= MOST_CHARS:
                     texts.append(found.text)
                     names.append(source.name)
                     size += len(found.text.encode())

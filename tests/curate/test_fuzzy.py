@@ -104,6 +104,17 @@ def test_candidates_are_found_as_often_as_the_collision_curve_says(noise):
             assert len(set(component.tolist())) > 150 - 3
 
 
+def test_texts_of_nine_words_meet_as_often_as_the_curve_says():
+    rng = random.Random(4)
+    texts = []
+    for _ in range(600):
+        words = [f"{rng.choice(VOCABULARY)}{rng.randrange(1000)}" for _ in range(9)]
+        texts += [" ".join(words), " ".join([*words[:8], "other"])]  # 4 of 6 shingles shared
+    component = grouped(texts, PRESETS["fineweb"])
+    expected = 1 - (1 - (4 / 6) ** 8) ** 14
+    assert np.mean(component[0::2] == component[1::2]) == pytest.approx(expected, abs=0.06)  # three standard errors of 600 pairs
+
+
 def test_a_signature_agrees_in_as_many_places_as_the_sets_overlap():
     rng = random.Random(2)
     base = [rng.choice(VOCABULARY) + str(rng.randrange(100)) for _ in range(800)]
@@ -241,6 +252,14 @@ def test_a_source_of_filled_in_templates_keeps_what_each_document_says():
     removed = decide(table["id"].to_pylist(), ["templated"] * 300, table["text"], np.zeros(300, np.int64), SurvivorConfig())
     assert removed.num_rows == 0
     assert near_duplicates(table, PRESETS["fineweb"], SurvivorConfig()).num_rows == 0
+
+
+def test_code_that_differs_in_comment_marks_only_is_not_one_document():
+    rng = random.Random(11)
+    lines = [sentence(rng, 8).split() for _ in range(40)]
+    texts = ["\n".join(f"{mark} " + f" {mark} ".join(line) for line in lines) for mark in ("//", "--", "")]
+    table = decide(["a", "b", "c"], ["s"] * 3, pa.array(texts), np.zeros(3, np.int64), SurvivorConfig())
+    assert table.num_rows == 0
 
 
 def test_edited_copies_are_found_though_their_rarest_grams_are_their_own():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -74,6 +75,64 @@ def test_compressed_lines_read_as_plain_ones_and_a_cut_file_stops_the_run(tmp_pa
     path.write_bytes(pack(data)[:-30])
     with pytest.raises(DataError, match="ends or breaks"):
         read(path)
+
+
+def test_what_was_read_before_a_small_gzip_file_breaks_is_kept(tmp_path):
+    data = b"".join(json.dumps({"text": f"text number {i}"}).encode() + b"\n" for i in range(20))
+    (tmp_path / "x.jsonl.gz").write_bytes(gzip.compress(data) + b"not a gzip member")
+    source = SourceFile(name="s", path=str(tmp_path / "x.jsonl.gz"))
+    summary = read_files(input_files(source), source, IngestConfig(broken_files="keep_readable"), tmp_path / "out")
+    assert summary.num_documents == 20 and summary.num_problems == 1
+
+
+def test_zstd_files_may_begin_with_a_skippable_frame_and_have_a_long_window(tmp_path):
+    data = json.dumps({"text": "packed"}).encode() + b"\n"
+    frame = zstandard.ZstdCompressor(compression_params=zstandard.ZstdCompressionParameters(window_log=30, enable_ldm=True)).compressobj()
+    (tmp_path / "x.jsonl.zst").write_bytes(b"\x5a\x2a\x4d\x18\x03\0\0\0abc" + frame.compress(data) + frame.flush())
+    assert [document.text for document in read(tmp_path)[0]] == ["packed"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8-sig"])
+def test_a_byte_order_mark_says_how_text_is_read(tmp_path, encoding):
+    text = "naïve café 漢字 😀 " * 3000
+    (tmp_path / "x.txt").write_bytes(text.encode(encoding))
+    (tmp_path / "y.jsonl").write_bytes(
+        "".join(json.dumps({"text": f"{i} é"}, ensure_ascii=False) + "\n" for i in range(3)).encode(encoding)
+    )
+    documents, problems = read(tmp_path)
+    assert [document.text for document in documents] == [text, "0 é", "1 é", "2 é"] and not problems
+
+
+def test_files_full_of_nul_are_no_text_and_a_stray_one_is_replaced(tmp_path):
+    (tmp_path / "a.txt").write_bytes("no mark says UTF-16".encode("utf-16-le"))
+    (tmp_path / "b.txt").write_bytes(b"a\0" + b" good" * 200)
+    documents, problems = read(tmp_path)
+    assert [(document.name, document.repaired, "\0" in document.text) for document in documents] == [("b.txt", True, False)]
+    assert [(problem.place, problem.reason) for problem in problems] == [("a.txt", "not_utf8")]
+
+
+def test_pipes_are_left_out_and_names_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "x"}\n')
+    os.mkfifo(tmp_path / "b.jsonl")
+    assert [file.name for file in input_files(SourceFile(name="s", path=str(tmp_path)))] == ["a.jsonl"]
+    assert [source.name for source in sources_in(tmp_path)] == ["a"]
+    try:
+        (tmp_path / os.fsdecode(b"c\xff.txt")).write_text("x")
+    except OSError:
+        return  # this file system takes UTF-8 names only
+    with pytest.raises(SourceError, match=r"c\\xff.txt' is not UTF-8"):
+        input_files(SourceFile(name="s", path=str(tmp_path)))
+
+
+def test_text_columns_may_be_bytes_views_or_dictionaries(tmp_path):
+    for kind in (pa.binary(), pa.large_binary(), pa.large_string(), pa.string_view()):
+        pq.write_table(pa.table({"text": pa.array(["one", "zwei é"]).cast(kind)}), tmp_path / "x.parquet")
+        assert [document.text for document in read(tmp_path)[0]] == ["one", "zwei é"]
+    pq.write_table(pa.table({"text": pa.array(["one", "one"]).dictionary_encode()}), tmp_path / "x.parquet")
+    assert [document.text for document in read(tmp_path)[0]] == ["one", "one"]
+    pq.write_table(pa.table({"text": pa.array([b"bad \xff" + b" but good" * 30, b"\xff\xfe"])}), tmp_path / "x.parquet")
+    documents, problems = read(tmp_path)
+    assert [document.repaired for document in documents] == [True] and reasons(problems) == ["not_utf8"]
 
 
 def test_a_cut_file_can_be_kept_as_far_as_it_reads_and_the_break_is_counted(tmp_path):

@@ -201,3 +201,19 @@ def test_every_parameter_is_part_of_the_identity(tmp_path: Path):
     assert identity_of("other", paths, sources(), config) != base
     assert identity_of("n", paths[:1], sources(), config) != base
     assert identity_of("n", paths, sources()[:1], config) != base
+
+
+def test_another_model_or_tokenizer_under_the_same_path_is_another_build(tmp_path: Path):
+    paths = partitions(tmp_path / "in", documents(10), 1)
+    config = dataclasses.replace(
+        CONFIG,
+        embed=EmbedConfig(encoder="static", model=str(tmp_path)),
+        tokenise=dataclasses.replace(CONFIG.tokenise, tokenizer=str(tmp_path / "t.json")),
+    )
+    seen = {identity_of("n", paths, sources(), config)}
+    for name in ("model.safetensors", "tokenizer.json", "t.json"):
+        (tmp_path / name).write_bytes(b"one")
+        seen.add(identity_of("n", paths, sources(), config))
+        (tmp_path / name).write_bytes(b"two")
+        seen.add(identity_of("n", paths, sources(), config))
+    assert len(seen) == 7

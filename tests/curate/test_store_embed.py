@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from tokenizers import Tokenizer
 
-from forerun.base.errors import SourceError
+from forerun.base.errors import ConfigError, SourceError
 from forerun.curate.embed.encoders import EmbedConfig, open_encoder
 from forerun.curate.embed.quantize import from_int8, to_int8
 from forerun.curate.embed.static import StaticEncoder, wordllama_encoder
@@ -108,11 +108,16 @@ def test_a_static_table_with_its_own_splitting_rules_equals_pooling_its_tokens(t
     pooled = table[tokenizer.encode(text).ids].sum(axis=0)
     vector = open_encoder(EmbedConfig(encoder="static", model=str(tmp_path)), pa.array([])).encode(pa.array([text]))[0]
     np.testing.assert_allclose(vector, pooled / np.linalg.norm(pooled), rtol=1e-5)
+    save_file({"embeddings": table[:5]}, tmp_path / "model.safetensors")
+    with pytest.raises(ConfigError, match="ids up to 5, the table has 5 rows"):
+        open_encoder(EmbedConfig(encoder="static", model=str(tmp_path)), pa.array([]))
 
 
 class _Server(BaseHTTPRequestHandler):
     failures: int
     largest: int
+    raw: bytes = b""
+    """Sent instead of vectors."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -124,7 +129,7 @@ class _Server(BaseHTTPRequestHandler):
         elif len(body["input"]) > server.largest:
             status = 413
         rows = [{"index": index, "embedding": [float(len(text)), 1.0]} for index, text in enumerate(body["input"])][::-1]
-        content = json.dumps({"data": rows}).encode()
+        content = server.raw or json.dumps({"data": rows}).encode()
         self.send_response(status)
         self.end_headers()
         self.wfile.write(content)
@@ -159,3 +164,22 @@ def test_an_endpoint_that_stays_away_is_named(server, monkeypatch: pytest.Monkey
     monkeypatch.setattr("forerun.curate.embed.endpoint.time.sleep", lambda seconds: None)
     with pytest.raises(SourceError, match="status 503"):
         open_encoder(EmbedConfig(encoder="endpoint", model="m", url=url), pa.array([]))
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"<html>It works!</html>", "answered no embeddings"),
+        (b'{"data": [{"embedding": [1, 2]}]}', "answered no embeddings"),
+        (b'{"data": [{"index": 0, "embedding": [1, 2]}, {"index": 1, "embedding": [1]}]}', "answered no embeddings"),
+        (b'{"data": [{"index": 0, "embedding": [NaN, 2]}]}', "not finite"),
+        (b'{"data": [{"index": 0, "embedding": [1, 2, 3]}]}', "not as many as before"),
+        (b'{"data": []}', "gave 0 vectors for 1 texts"),
+    ],
+)
+def test_an_endpoint_that_answers_something_else_is_named(server, raw: bytes, said: str):
+    url, handler = server
+    encoder = open_encoder(EmbedConfig(encoder="endpoint", model="m", url=url), pa.array([]))
+    handler.raw = raw
+    with pytest.raises(SourceError, match=said):
+        encoder.encode(pa.array(["a"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,13 @@ from forerun.base.lab import Lab
 from forerun.curate.mixture import plan_mixture, rescaled, with_phase
 from forerun.curate.mixture_fit import fit_mixture, swarm
 from forerun.curate.store import write_store
+from forerun.curate.swarm_runs import METRIC, fit_from_runs
 from forerun.loader.batches import Batches
 from forerun.loader.config import DataConfig, MixturePhase
 from forerun.loader.manifest import Cell, Manifest
 from forerun.loader.store import open_store
+from forerun.record.journal import Journal
+from forerun.record.run import start_run
 from token_stores import document, random_documents, spec
 
 
@@ -130,3 +134,36 @@ def test_a_fit_on_unrelated_losses_says_that_it_is_noise():
     assert fit_mixture(mixtures, losses).loo_rank_correlation < 0.5
     with pytest.raises(DataError, match="too few"):
         fit_mixture(mixtures[:3], losses[:3])
+
+
+def swarm_run(lab: Lab, name: str, manifest: str, *, last_step: int = 4, phases: int = 1) -> None:
+    """A run's record as the trainer leaves it: frozen config and evaluations."""
+    folder = lab.run(name)
+    folder.mkdir(parents=True)
+    phase = {"start_fraction": 0.0, "weights": {"stars/q2": 1.0}}
+    (folder / "config.json").write_text(json.dumps({"data": {"manifest": manifest, "mixture": [phase] * phases}}))
+    start_run(folder, num_steps=4)
+    with Journal(folder) as journal:
+        for step in range(1, last_step + 1):
+            journal.log(step, {METRIC: 3.0 - step / 10})
+
+
+def test_a_fit_takes_finished_runs_of_one_store_only(tmp_path: Path):
+    lab = Lab(tmp_path)
+    one = write_store(lab, random_documents(20, domains=("stars",)), spec()).digest
+    other = write_store(lab, random_documents(20, seed=1, domains=("stars",)), spec()).digest
+    for index in range(8):
+        swarm_run(lab, f"r{index}", one)
+    names = [f"r{index}" for index in range(8)]
+    assert fit_from_runs(lab, names, train_tokens=100, epoch_cap=8.0).num_runs == 8
+    swarm_run(lab, "elsewhere", other)
+    swarm_run(lab, "short", one, last_step=3)
+    swarm_run(lab, "two", one, phases=2)
+    for name, said in (
+        ("elsewhere", "read 2 manifests"),
+        ("short", "ended at step 3 of 4"),
+        ("two", "2 mixture phases"),
+        ("no", "not exist"),
+    ):
+        with pytest.raises(DataError, match=said):
+            fit_from_runs(lab, [*names, name], train_tokens=100, epoch_cap=8.0)

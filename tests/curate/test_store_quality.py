@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import socket
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from forerun.curate.quality.model import QualityConfig, fit_quality
 from forerun.curate.quality.report import explained, quality_report, spearman
 from forerun.curate.quality.statistics import TYPES, column_of, content_types, text_statistics
 from forerun.curate.quality.student import fit
-from forerun.curate.quality.teacher import EndpointConfig, endpoint_labels, excerpt, label_of
+from forerun.curate.quality.teacher import EndpointConfig, endpoint_labels, excerpt, label_of, teacher_key
 
 PROSE = "The old harbour was quiet that evening, and the boats lay still. Nobody had expected the storm to turn back to sea."
 CODE = "def area(width, height):\n    total = width * height;\n    return {'area': (total), 'ok': total > 0}\n"
@@ -160,6 +162,8 @@ class _Teacher(BaseHTTPRequestHandler):
     dead_after: int = 10**9
     context: int = 10**9
     mute: str = "\0"
+    raw: bytes = b""
+    """Sent instead of an answer."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -173,7 +177,7 @@ class _Teacher(BaseHTTPRequestHandler):
         answer = "?" if kind.mute in text else str(1 + text.count("good") % 5)
         self.send_response(status)
         self.end_headers()
-        self.wfile.write(json.dumps({"choices": [{"message": {"content": answer}}]}).encode())
+        self.wfile.write(kind.raw or json.dumps({"choices": [{"message": {"content": answer}}]}).encode())
 
     def log_message(self, format: str, *arguments: object) -> None:
         pass
@@ -207,6 +211,13 @@ def test_every_document_is_asked_for_alone_and_a_second_run_asks_for_none(teache
     assert len(server.asked) == 5
 
 
+def test_labels_are_kept_for_later_builds_unless_something_else_would_be_asked():
+    asked = EndpointConfig(url="http://a/v1", model="m")
+    for change in ({"url": "http://b/v1"}, {"model": "n"}, {"excerpt_chars": 5}):
+        assert teacher_key(replace(asked, **change)) != teacher_key(asked)
+    assert teacher_key(replace(asked, timeout_s=1.0, concurrency=9, max_retries=0, api_key_variable="K")) == teacher_key(asked)
+
+
 def test_a_server_that_dies_aborts_and_the_next_run_asks_only_for_the_rest(teacher, tmp_path: Path):
     config, server = teacher
     server.dead_after = 60
@@ -219,6 +230,35 @@ def test_a_server_that_dies_aborts_and_the_next_run_asks_only_for_the_rest(teach
     server.asked.clear()
     assert len(ask(config, texts, tmp_path / "l")) == 120
     assert len(server.asked) == 120 - kept
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"<html>It works!</html>",
+        b"[]",
+        b'{"choices": []}',
+        b'{"choices": ["3"]}',
+        b'{"choices": [{"message": null}]}',
+        b'{"choices": [{"message": {"content": 3}}]}',
+        b'{"choices": [{"logprobs": {"content": [{"top_logprobs": [{"token": "3"}]}]}}]}',
+        b'{"choices": [{"logprobs": {"content": [{"top_logprobs": [{"token": 3, "logprob": null}]}]}}]}',
+    ],
+)
+def test_a_server_that_answers_something_else_is_named_and_nothing_is_taken_for_a_label(teacher, tmp_path: Path, raw: bytes):
+    config, server = teacher
+    server.raw = raw
+    with pytest.raises(SourceError, match="failed on 3 of 3 documents: the answer is no chat completion"):
+        ask(config, ["good"] * 3, tmp_path / "l")
+    assert (tmp_path / "l").read_text() == ""
+
+
+def test_a_server_that_never_answers_is_given_up_and_named(teacher, tmp_path: Path):
+    config, _ = teacher
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        silent = replace(config, url=f"http://127.0.0.1:{deaf.getsockname()[1]}/v1", timeout_s=0.1, max_retries=1)
+        with pytest.raises(SourceError, match="failed on 2 of 2 documents: ReadTimeout"):
+            ask(silent, ["good"] * 2, tmp_path / "l")
 
 
 def test_one_document_without_a_label_fails_the_set(teacher, tmp_path: Path):

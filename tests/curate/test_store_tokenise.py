@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from forerun.base.errors import ConfigError, DataError
-from forerun.curate.tokenise import Encoder, TokeniseConfig, check_start_marker, end_of_document_id, train_tokenizer, vocab_size_of
+from forerun.base.errors import ConfigError
+from forerun.curate.tokenise import Encoder, TokeniseConfig, end_of_document_id, train_tokenizer, vocab_size_of
 
 CONFIG = TokeniseConfig(vocab_size=400)
 TEXTS = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py"))]
@@ -62,16 +62,6 @@ def test_a_tokenizer_the_fast_engine_gets_wrong_falls_back_and_says_why(tokenize
 def test_nulls_and_empty_columns_encode_to_nothing(encoder: Encoder):
     assert encoder.encode(pa.array([None, ""], pa.string())).to_pylist() == [[], []]
     assert encoder.encode(pa.array([], pa.string())).to_pylist() == []
-
-
-def test_documents_of_which_only_some_start_with_the_marker_are_refused():
-    def column(*rows: list[int]) -> pa.LargeListArray:
-        return pa.array(list(rows), pa.large_list(pa.int32()))
-
-    check_start_marker(column([1, 5], [1, 6], []), 1)
-    check_start_marker(column([5], [6]), 1)
-    with pytest.raises(DataError, match=r"50\.0%"):
-        check_start_marker(column([1, 5], [6]), 1)
 
 
 def test_a_tokenizer_without_the_end_token_is_refused_by_name(tokenizer_json: str):

@@ -22,7 +22,7 @@ from forerun.loader.batches import Batches
 from forerun.loader.config import DataConfig
 from forerun.loader.held_out import held_out_batches
 from forerun.loader.store import open_store
-from token_stores import END_OF_DOCUMENT, VOCAB_SIZE, document, make, random_documents, spec
+from token_stores import END_OF_DOCUMENT, VOCAB_SIZE, byte_tokenizer, document, make, random_documents, spec
 
 
 def table(documents: list[dict]) -> pa.Table:
@@ -127,6 +127,21 @@ def test_documents_that_do_not_fit_are_refused_by_rule_and_value(tmp_path: Path,
 def test_the_same_id_twice_is_refused(tmp_path: Path):
     with pytest.raises(DataError, match="occur twice"):
         write_store(Lab(tmp_path), [document("a", [1]), document("a", [1], domain="cooking")], spec())
+
+
+def test_documents_of_which_only_some_begin_with_a_special_token_are_refused_and_found(tmp_path: Path):
+    marked = json.loads(byte_tokenizer())
+    marked["added_tokens"].append(marked["added_tokens"][0] | {"id": 65, "content": "<s>"})
+    with_marker = spec(tokenizer_json=json.dumps(marked))
+    write_store(Lab(tmp_path / "all"), [document("a", [65, 2]), document("b", [65, 3])], with_marker)
+    write_store(Lab(tmp_path / "none"), [document("a", [2]), document("b", [3, 65]), document("c", [])], with_marker)
+    with pytest.raises(DataError, match=r"50\.0% of the documents begin with <s>"):
+        write_store(Lab(tmp_path / "half"), [document("a", [65, 2]), document("b", [2])], with_marker)
+    lab = Lab(tmp_path / "lost")
+    manifest = write_store(lab, [document("a", [65, 2]), document("b", [2, 65]), document("c", [7])], spec())
+    assert verify_store(lab, manifest.digest, quiet=True).problems == ()
+    (lab.store / manifest.digest / "tokenizer.json").write_text(json.dumps(marked))  # what a store written elsewhere may hold
+    assert "33.3% of the documents begin with <s>" in " ".join(p.what for p in verify_store(lab, manifest.digest, quiet=True).problems)
 
 
 def test_a_large_vocabulary_is_stored_in_32_bits_without_clamping(tmp_path: Path):

@@ -57,6 +57,19 @@ def test_every_document_is_accounted_for_and_the_planted_ones_go_for_their_reaso
     assert len(decisions) == 10 and {decision["id"] for decision in decisions}.isdisjoint(ids)
 
 
+def test_columns_of_text_have_64_bit_offsets_in_every_file(tmp_path):
+    write_lines(tmp_path / "in" / "a.jsonl", planted())
+    run(tmp_path / "in", tmp_path / "lab")
+    kinds = {
+        (path.parent.parent.name, field.type)
+        for path in (tmp_path / "lab").rglob("*.parquet")
+        for field in pq.read_schema(path)
+        if field.name in ("text", "kept_text", "item_text")
+    }
+    assert len(kinds) >= 4
+    assert {kind for _, kind in kinds} == {pa.large_string()}, kinds  # 2 GiB of text in a column overflow the offsets of `string`
+
+
 def test_order_of_documents_and_files_changes_nothing_down_to_the_step_identities(tmp_path):
     texts = planted()
     records = [json.dumps({"text": text, "id": f"d{i}"}) for i, text in enumerate(texts)]

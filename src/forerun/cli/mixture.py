@@ -44,27 +44,62 @@ def plan(
 @app.command()
 def swarm(
     manifest: Manifest,
-    out: Annotated[Path, typer.Option(help="folder for one phase file a run")],
+    base: Annotated[Path, typer.Option(metavar="BASE.json", help="run config of the small run; each mixture takes its place in it")],
+    out: Annotated[Path, typer.Option(help="folder for one run config a mixture")],
     lab: LabOption = Path(),
-    num_runs: Annotated[int, typer.Option(help="mixtures, the proportional one first")] = 16,
-    train_tokens: Annotated[int, typer.Option(help="tokens of each small run")] = 1_000_000,
+    num_runs: Annotated[int, typer.Option(min=2, help="mixtures, the proportional one first")] = 16,
     seed: Annotated[int, typer.Option(help="of the draw")] = 0,
 ) -> None:
-    """Mixtures around the store's proportions, one file each, for small registered runs.
+    """Run configs with mixtures around the store's proportions, for `forerun mixture run`.
 
-    Example: forerun mixture swarm 3f9c --out swarm --num-runs 16
+    Example: forerun mixture swarm 3f9c --base small.json --out swarm --num-runs 16
     """
-    from forerun.base.files import write_json
+    from forerun.base.config import load_json
     from forerun.base.lab import Lab
     from forerun.curate.mixture import plan_mixture
     from forerun.curate.mixture_fit import swarm as draw
+    from forerun.curate.swarm_runs import configs_of
+    from forerun.ladder.folder import write_plan
     from forerun.loader.manifest import load_manifest
+    from forerun.train.config import RunConfig
 
-    loaded = load_manifest(Lab(lab), manifest)
-    centre = plan_mixture(loaded, train_tokens=train_tokens).phase.weights
-    for index, weights in enumerate(draw(centre, num_runs, seed=seed)):
-        write_json(out / f"mixture-{index:03d}.json", plan_mixture(loaded, train_tokens=train_tokens, wanted=weights).phase)
-    print(f"{num_runs} mixtures in {out}")
+    small, loaded = load_json(base, RunConfig), load_manifest(Lab(lab), manifest)
+    tokens, cap = small.train.train_tokens, small.data.epoch_cap
+    centre = plan_mixture(loaded, train_tokens=tokens, epoch_cap=cap).phase.weights
+    plans = [plan_mixture(loaded, train_tokens=tokens, wanted=weights, epoch_cap=cap) for weights in draw(centre, num_runs, seed=seed)]
+    paths = write_plan(configs_of(small, loaded.digest, [plan.phase for plan in plans]), out)
+    print("\n".join(path.stem for path in paths))
+    print(f"wrote {len(paths)} run configs; train them with: forerun mixture run {out} --owner NAME", file=sys.stderr)
+
+
+@app.command()
+def run(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="as written by `forerun mixture swarm --out`")],
+    owner: Annotated[str, typer.Option(help="in whose name runs without a promise are registered")],
+    lab: LabOption = Path(),
+) -> int:
+    """Register and train every run of a swarm that is not finished; interrupted ones continue.
+
+    Example: forerun mixture run swarm --owner me
+    """
+    from forerun.base.lab import Lab
+    from forerun.curate.swarm_runs import CLAIM
+    from forerun.ladder.folder import read_plan
+    from forerun.ladder.promise import promise_rung
+    from forerun.ladder.run import run_ladder
+    from forerun.ladder.text import status_text
+    from forerun.train.loop import train
+
+    where = Lab(lab)
+    done = run_ladder(
+        read_plan(folder),
+        where,
+        train=train,
+        registration_of=lambda config: promise_rung(config, where, owner=owner, claim=CLAIM),
+        on_rung=lambda rung: print(f"{rung.run_id}: {rung.state}", file=sys.stderr),
+    )
+    print(status_text(done))
+    return 0 if all(rung.state == "finished" for rung in done) else 1
 
 
 @app.command()

@@ -6,8 +6,10 @@ folder is named by the identity, so a changed parameter can never meet an artifa
 
 from __future__ import annotations
 
+import fcntl
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -17,6 +19,7 @@ from typing import Any
 import xxhash
 
 from forerun.base.config import digest_of, load_json
+from forerun.base.errors import StorageError
 from forerun.base.files import storage_errors, write_json
 
 IDENTITY_DIGITS = 16  # derived: 64 bits; a lab holds some thousand step folders
@@ -49,6 +52,23 @@ class StepKey:
                 "code": code_digest(self.modules),
             }
         )
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Nobody else works in a folder meanwhile: two runs would take each other's unfinished parts for their own.
+
+    Raises: StorageError at once when another process holds it. The lock ends with its process, however that ends.
+    """
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("a+")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StorageError(f"another run works in {folder}", hint="wait for it to end, or choose another lab") from None
+        yield
 
 
 @cache

@@ -25,6 +25,7 @@ from forerun.base.config import load_json
 from forerun.base.errors import DataError
 from forerun.base.files import fsync_folder, storage_errors, write_atomic, write_json
 from forerun.base.lab import Lab
+from forerun.curate.tokenise import lost_markers
 from forerun.loader.manifest import MAX_UINT16_VOCAB, NUM_QUALITY_BUCKETS, Cell, Manifest, Shard, Source, Step
 
 SHARD_TOKENS = 1 << 26  # assumed: 128 MiB of uint16 a file, large enough to stream, small enough to copy and check in seconds
@@ -58,31 +59,15 @@ class StoreWriter:
 
     def __init__(self, lab: Lab, spec: StoreSpec, work: Path) -> None:
         self.lab, self.spec, self.work = lab, spec, work
-        self.dtype = np.dtype("<u2") if spec.vocab_size <= MAX_UINT16_VOCAB else np.dtype("<u4")
+        self.dtype = _dtype_of(spec.vocab_size)
 
-    def has(self, partition: int) -> bool:
-        """Whether a partition was added before, wholly."""
-        return self._run(partition).is_dir()
+    def run_folder(self, partition: int) -> Path:
+        """Where `spill` puts a partition; it is there when the partition was added before, wholly."""
+        return self.work / "runs" / f"{partition:06d}"
 
     def add(self, partition: int, documents: pa.Table) -> None:
-        """Spill one partition: columns `REQUIRED` and any scores; `tokens` are lists of ids without the end-of-document token.
-
-        Raises: DataError for an id outside the vocabulary, a domain that is no folder name, or a quality outside 0-4.
-        """
-        self._check(documents)
-        run = self._run(partition)
-        part = run.with_name(run.name + ".part")
-        with storage_errors(part):
-            shutil.rmtree(part, ignore_errors=True)
-            part.mkdir(parents=True)
-            tokens = documents["tokens"].combine_chunks() if documents.num_rows else pa.array([], pa.large_list(pa.int32()))
-            lengths = np.asarray(pc.list_value_length(tokens), np.int64)
-            np.asarray(tokens.flatten()).astype(self.dtype).tofile(part / "tokens.bin")
-            table = documents.drop_columns(["tokens"]).append_column("num_tokens", pa.array(lengths))
-            pq.write_table(table, part / "docs.parquet", compression="zstd")
-            shutil.rmtree(run, ignore_errors=True)
-            part.rename(run)
-            fsync_folder(run.parent)
+        """Spill one partition, as `spill`; any number of processes may call that for partitions of their own."""
+        spill(self.run_folder(partition), documents, self.spec.vocab_size)
 
     def finish(self) -> Manifest:
         """Merge the runs into cells, write the manifest, drop the work folder. Continues where a killed call stopped."""
@@ -101,6 +86,7 @@ class StoreWriter:
         documents = documents.sort_by([("held_out", "ascending"), ("domain", "ascending"), ("quality", "ascending"), ("id", "ascending")])
         _refuse_repeated(documents)
         spills = [np.memmap(run / "tokens.bin", self.dtype, "r") if (run / "tokens.bin").stat().st_size else None for run in runs]
+        _refuse_lost_markers(tables, starts, spills, self.spec.tokenizer_json)
         cells = [self._cell(cell, spills) for cell in _cells_of(documents)]
         train = tuple(cell for cell in cells if cell.split == "train")
         held_out = tuple(cell for cell in cells if cell.split == "held_out")
@@ -118,29 +104,6 @@ class StoreWriter:
         )
         self._publish(manifest)
         return manifest
-
-    def _check(self, documents: pa.Table) -> None:
-        missing = [name for name in REQUIRED if name not in documents.column_names]
-        assert not missing, f"columns {missing} are missing"
-        assert documents["held_out"].type == pa.bool_()
-        assert documents["quality"].type == pa.int8()
-        for domain in pc.unique(documents["domain"]).to_pylist():
-            if domain is None or slug(domain) != domain:
-                raise DataError(
-                    f"domain {domain!r} is no folder name", hint=f"use {slug(domain or 'unknown')!r}; domain_titles holds the long name"
-                )
-        if documents.num_rows:
-            quality = pc.min_max(documents["quality"]).as_py()
-            if not 0 <= quality["min"] <= quality["max"] < NUM_QUALITY_BUCKETS:
-                raise DataError(f"quality must be 0-4, got {quality['min']}..{quality['max']}", hint="bucket the score first")
-            largest = pc.max(documents["tokens"].combine_chunks().flatten()).as_py()
-            if largest is not None and largest >= self.spec.vocab_size:
-                raise DataError(
-                    f"token id {largest} is outside the vocabulary of {self.spec.vocab_size}", hint="encode with the store's tokenizer"
-                )
-
-    def _run(self, partition: int) -> Path:
-        return self.work / "runs" / f"{partition:06d}"
 
     def _cell(self, documents: pa.Table, spills: Sequence[np.ndarray | None]) -> Cell:
         """Write one cell's shards, or take them over when its ledger says they are whole."""
@@ -209,6 +172,50 @@ class StoreWriter:
         shutil.rmtree(self.work, ignore_errors=True)
 
 
+def spill(run: Path, documents: pa.Table, vocab_size: int) -> None:
+    """Write one partition to a folder that is whole or absent: columns `REQUIRED` and any scores; `tokens` are lists of ids without
+    the end-of-document token.
+
+    Raises: DataError for an id outside the vocabulary, a domain that is no folder name, or a quality outside 0-4.
+    """
+    _check(documents, vocab_size)
+    part = run.with_name(run.name + ".part")
+    with storage_errors(part):
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        tokens = documents["tokens"].combine_chunks() if documents.num_rows else pa.array([], pa.large_list(pa.int32()))
+        lengths = np.asarray(pc.list_value_length(tokens), np.int64)
+        np.asarray(tokens.flatten()).astype(_dtype_of(vocab_size)).tofile(part / "tokens.bin")
+        table = documents.drop_columns(["tokens"]).append_column("num_tokens", pa.array(lengths))
+        pq.write_table(table, part / "docs.parquet", compression="zstd")
+        shutil.rmtree(run, ignore_errors=True)
+        part.rename(run)
+        fsync_folder(run.parent)
+
+
+def _dtype_of(vocab_size: int) -> np.dtype:
+    return np.dtype("<u2") if vocab_size <= MAX_UINT16_VOCAB else np.dtype("<u4")
+
+
+def _check(documents: pa.Table, vocab_size: int) -> None:
+    missing = [name for name in REQUIRED if name not in documents.column_names]
+    assert not missing, f"columns {missing} are missing"
+    assert documents["held_out"].type == pa.bool_()
+    assert documents["quality"].type == pa.int8()
+    for domain in pc.unique(documents["domain"]).to_pylist():
+        if domain is None or slug(domain) != domain:
+            raise DataError(
+                f"domain {domain!r} is no folder name", hint=f"use {slug(domain or 'unknown')!r}; domain_titles holds the long name"
+            )
+    if documents.num_rows:
+        quality = pc.min_max(documents["quality"]).as_py()
+        if not 0 <= quality["min"] <= quality["max"] < NUM_QUALITY_BUCKETS:
+            raise DataError(f"quality must be 0-4, got {quality['min']}..{quality['max']}", hint="bucket the score first")
+        largest = pc.max(documents["tokens"].combine_chunks().flatten()).as_py()
+        if largest is not None and largest >= vocab_size:
+            raise DataError(f"token id {largest} is outside the vocabulary of {vocab_size}", hint="encode with the store's tokenizer")
+
+
 def write_store(
     lab: Lab,
     documents: Iterable[Mapping[str, object]],
@@ -259,6 +266,17 @@ def _refuse_repeated(documents: pa.Table) -> None:
         raise DataError(
             f"{len(repeated)} document ids occur twice, such as {repeated[0]}",
             hint="run exact deduplication over all sources before the store",
+        )
+
+
+def _refuse_lost_markers(
+    tables: Sequence[pa.Table], starts: Sequence[np.ndarray], spills: Sequence[np.ndarray | None], tokenizer_json: str
+) -> None:
+    """Raises: DataError when some documents begin with a special token and others do not: a start marker was lost (incident D13)."""
+    first = [spill[start[np.asarray(table["num_tokens"]) > 0]] for table, start, spill in zip(tables, starts, spills) if spill is not None]
+    for name, share in lost_markers(np.concatenate(first) if first else np.zeros(0), tokenizer_json).items():
+        raise DataError(
+            f"{share:.1%} of the documents begin with {name}", hint="tokenise the others again: all must begin with it, or none"
         )
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from forerun.base.config import file_digest
 from forerun.base.lab import Lab
 from forerun.base.progress import Progress
+from forerun.curate.tokenise import lost_markers
 from forerun.loader.manifest import Cell, Manifest, Shard, load_manifest
 
 
@@ -42,12 +43,13 @@ def verify_store(lab: Lab, digest: str, *, quiet: bool = False) -> Verification:
     problems: list[Problem] = []
     seen: set[str] = set()
     per_source: dict[str, tuple[int, int]] = {}
+    first_ids: list[np.ndarray] = []
     problems += _tokenizer(folder, manifest)
     num_shards = sum(len(cell.shards) for cell in cells)
     with Progress("verify", num_shards, "shards", quiet=quiet) as progress:
         for cell in cells:
             for shard in cell.shards:
-                problems += _shard(folder, cell, shard, manifest, seen, per_source)
+                problems += _shard(folder, cell, shard, manifest, seen, per_source, first_ids)
                 progress.advance(1, note=shard.path)
             problems += _sums(cell)
     for source in manifest.sources:
@@ -57,6 +59,7 @@ def verify_store(lab: Lab, digest: str, *, quiet: bool = False) -> Verification:
                 Problem(source.name, f"the store holds {documents} documents and {tokens} tokens of it, the manifest says otherwise")
             )
     problems += [Problem(removal.id, "is marked as removed but not in the store") for removal in manifest.removed if removal.id not in seen]
+    problems += _lost_markers(folder, first_ids)
     problems += _strangers(folder, cells)
     return Verification(
         digest=manifest.digest,
@@ -76,7 +79,13 @@ def _tokenizer(folder: Path, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _shard(
-    folder: Path, cell: Cell, shard: Shard, manifest: Manifest, seen: set[str], per_source: dict[str, tuple[int, int]]
+    folder: Path,
+    cell: Cell,
+    shard: Shard,
+    manifest: Manifest,
+    seen: set[str],
+    per_source: dict[str, tuple[int, int]],
+    first_ids: list[np.ndarray],
 ) -> Iterator[Problem]:
     for path, digest in ((shard.path, shard.digest), (shard.docs_path, shard.docs_digest)):
         if not (folder / path).exists():
@@ -96,6 +105,8 @@ def _shard(
         yield Problem(shard.path, "end-of-document tokens are not where the documents end")
     elif len(ids) and int(ids.max()) >= manifest.vocab_size:
         yield Problem(shard.path, f"holds id {int(ids.max())}, the vocabulary ends at {manifest.vocab_size}")
+    filled = offsets[(lengths > 1) & (offsets < len(ids))]
+    first_ids.append(ids[filled])
     names = table["id"].to_pylist()
     repeated = seen.intersection(names)
     if repeated or len(set(names)) != len(names):
@@ -106,6 +117,14 @@ def _shard(
     for source, tokens in zip(table["source"].to_pylist(), lengths.tolist()):
         documents, total = per_source.get(source, (0, 0))
         per_source[source] = documents + 1, total + tokens
+
+
+def _lost_markers(folder: Path, first_ids: list[np.ndarray]) -> Iterator[Problem]:
+    """Special tokens that only some documents begin with."""
+    path = folder / "tokenizer.json"
+    if path.exists() and first_ids:
+        for name, share in lost_markers(np.concatenate(first_ids), path.read_text(encoding="utf-8")).items():
+            yield Problem("tokens", f"{share:.1%} of the documents begin with {name}: all must, or none")
 
 
 def _sums(cell: Cell) -> Iterator[Problem]:

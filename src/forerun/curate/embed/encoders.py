@@ -15,8 +15,6 @@ from forerun.base.errors import ConfigError
 class Encoder(Protocol):
     """What every encoder offers."""
 
-    identity: str
-    """Pins the weights; part of the step's hash."""
     num_dimensions: int
 
     def encode(self, texts: pa.Array | pa.ChunkedArray) -> np.ndarray:
@@ -52,6 +50,16 @@ class EmbedConfig:
             raise ConfigError(f"embed.url must begin with http:// or https://, got {self.url!r}", hint="give the endpoint's base address")
 
 
+def weight_files(config: EmbedConfig) -> list[Path]:
+    """Files whose bytes decide the vectors beside the config; part of the build's identity."""
+    if config.encoder == "wordllama":
+        from forerun.curate.embed.static import wordllama_files
+
+        return list(wordllama_files())
+    names = {"static": ("model.safetensors", "tokenizer.json"), "onnx": ("model.onnx", "tokenizer.json")}.get(config.encoder, ())
+    return [Path(config.model) / name for name in names]
+
+
 def open_encoder(config: EmbedConfig, sample: pa.Array | pa.ChunkedArray) -> Encoder:
     """The encoder of a config; `sample` is what `tfidf` is fitted on."""
     if config.encoder == "wordllama":
@@ -59,9 +67,9 @@ def open_encoder(config: EmbedConfig, sample: pa.Array | pa.ChunkedArray) -> Enc
 
         return wordllama_encoder()
     if config.encoder == "tfidf":
-        from forerun.curate.embed.tfidf import TfidfEncoder
+        from forerun.curate.embed.tfidf import fit_tfidf
 
-        return TfidfEncoder(sample, num_dimensions=config.num_dimensions)
+        return fit_tfidf(sample, num_dimensions=config.num_dimensions)
     if config.encoder == "static":
         from forerun.curate.embed.static import folder_encoder
 

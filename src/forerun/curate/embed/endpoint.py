@@ -13,6 +13,8 @@ from forerun.base.errors import SourceError
 from forerun.curate.embed.static import normalized
 
 if TYPE_CHECKING:
+    import httpx
+
     from forerun.curate.embed.encoders import EmbedConfig
 
 BATCH = 8  # source: Marin's pipeline sends eight documents a request
@@ -28,7 +30,7 @@ class EndpointEncoder:
 
         self._config = config
         self._client = httpx.Client(timeout=TIMEOUT_S)
-        self.identity = f"endpoint:{config.model}:{config.max_chars}"
+        self.num_dimensions = 0  # until the first answer
         self.num_dimensions = self._request(["dimension"]).shape[1]
 
     def encode(self, texts: pa.Array | pa.ChunkedArray) -> np.ndarray:
@@ -50,7 +52,7 @@ class EndpointEncoder:
         for attempt in range(MAX_RETRIES):
             try:
                 response = self._client.post(address, json={"model": self._config.model, "input": texts}, headers=headers)
-            except httpx.HTTPError as error:
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
                 reason = type(error).__name__
                 time.sleep(0.2 * 2**attempt)
                 continue
@@ -65,12 +67,25 @@ class EndpointEncoder:
                 raise SourceError(
                     f"{address} answered {response.status_code}: {response.text[:120]}", hint="check embed.model and embed.max_chars"
                 )
-            rows = sorted(response.json()["data"], key=lambda row: row["index"])
-            if len(rows) != len(texts):
-                raise SourceError(
-                    f"{address} gave {len(rows)} vectors for {len(texts)} texts", hint="use a server that answers every input"
-                )
-            return np.array([row["embedding"] for row in rows], np.float32)
+            return self._vectors(response, address, len(texts))
         raise SourceError(
             f"{address} failed {MAX_RETRIES} times: {reason}", hint="start the server and run again; finished partitions are kept"
         )
+
+    def _vectors(self, response: httpx.Response, address: str, num_texts: int) -> np.ndarray:
+        """The rows of an answer, in the order asked for."""
+        try:
+            rows = sorted(response.json()["data"], key=lambda row: row["index"])
+            vectors = np.array([row["embedding"] for row in rows], np.float32).reshape(len(rows), -1)
+        except (ValueError, KeyError, TypeError, OverflowError):
+            raise SourceError(
+                f"{address} answered no embeddings: {response.text[:120]!r}", hint="check embed.url: it must be OpenAI-compatible"
+            ) from None
+        if len(rows) != num_texts:
+            raise SourceError(f"{address} gave {len(rows)} vectors for {num_texts} texts", hint="use a server that answers every input")
+        if not np.isfinite(vectors).all() or not vectors.shape[1] or self.num_dimensions not in (0, vectors.shape[1]):
+            raise SourceError(
+                f"{address} gave vectors of {vectors.shape[1]} numbers, some not finite or not as many as before",
+                hint="use one model that gives finite vectors of one length",
+            )
+        return vectors

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from forerun.base.config import file_digest
 from forerun.base.errors import ConfigError
 from forerun.curate.embed.static import normalized
 
@@ -37,7 +36,6 @@ class OnnxEncoder:
         self._tokenizer.enable_truncation(MAX_TOKENS)
         self._tokenizer.enable_padding()
         self._max_chars = max_chars
-        self.identity = f"onnx:{file_digest(model)[:16]}:{file_digest(tokenizer)[:16]}:{max_chars}"
         self.num_dimensions = int(self._session.get_outputs()[0].shape[-1])
 
     def encode(self, texts: pa.Array | pa.ChunkedArray) -> np.ndarray:

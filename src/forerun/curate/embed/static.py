@@ -15,7 +15,6 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from forerun.base.config import file_digest
 from forerun.base.errors import ConfigError
 from forerun.curate.embed.words import WordTable
 
@@ -30,13 +29,11 @@ class StaticEncoder:
         vectors: float32 `[vocabulary, D]`.
         tokenizer_json: of the table. SentencePiece style (spaces written as `▁`) is applied to bare words; any other style
             normalises and splits each word by its own rules.
-        identity: what pins table and tokenizer, for the step's hash.
     """
 
-    def __init__(self, vectors: np.ndarray, tokenizer_json: str, identity: str) -> None:
+    def __init__(self, vectors: np.ndarray, tokenizer_json: str) -> None:
         from tokenizers import Tokenizer
 
-        self.identity = identity
         self.num_dimensions = vectors.shape[1]
         self._vectors = np.ascontiguousarray(vectors, np.float32)
         spec = json.loads(tokenizer_json)
@@ -45,6 +42,12 @@ class StaticEncoder:
             spec |= {"normalizer": None, "pre_tokenizer": None}
         spec |= {"post_processor": None, "truncation": None, "padding": None}
         self._tokenizer = Tokenizer.from_str(json.dumps(spec))
+        largest = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
+        if largest >= len(vectors):  # an id beyond the table must not take another token's row (incident D19)
+            raise ConfigError(
+                f"embed.model: the tokenizer has ids up to {largest}, the table has {len(vectors)} rows",
+                hint="take tokenizer.json and vectors from one model",
+            )
         self._forget()
 
     def encode(self, texts: pa.Array | pa.ChunkedArray) -> np.ndarray:
@@ -72,7 +75,6 @@ class StaticEncoder:
         encoded = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
         lengths = np.array([len(ids) for ids in encoded], np.int64)
         flat = np.array([index for ids in encoded for index in ids], np.int32)
-        np.minimum(flat, len(self._vectors) - 1, out=flat)
         known, total = self._table.num_words - len(words), self._num_ids + len(flat)
         self._token_ids = _with_room(self._token_ids, total)
         self._starts = _with_room(self._starts, self._table.num_words + 1)
@@ -81,19 +83,21 @@ class StaticEncoder:
         self._num_ids = total
 
 
-def wordllama_encoder() -> StaticEncoder:
-    """The table and tokenizer inside the wordllama package. Raises: ConfigError when the package is missing or differs."""
-    from safetensors.numpy import load_file
-
+def wordllama_files() -> tuple[Path, Path]:
+    """Table and tokenizer inside the wordllama package. Raises: ConfigError when the package is missing."""
     spec = importlib.util.find_spec("wordllama")  # found, not imported: importing it turns on logging for the whole process
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError("embed.encoder 'wordllama' needs the wordllama package", hint="pip install wordllama, or use 'tfidf'")
     folder = Path(spec.submodule_search_locations[0])
-    table = folder / "weights" / "l2_supercat_256.safetensors"
-    tokenizer = folder / "tokenizers" / "l2_supercat_tokenizer_config.json"
-    vectors = load_file(str(table))["embedding.weight"].astype(np.float32)
-    identity = f"wordllama:{file_digest(table)[:16]}:{file_digest(tokenizer)[:16]}"
-    return StaticEncoder(vectors, tokenizer.read_text(encoding="utf-8"), identity)
+    return folder / "weights" / "l2_supercat_256.safetensors", folder / "tokenizers" / "l2_supercat_tokenizer_config.json"
+
+
+def wordllama_encoder() -> StaticEncoder:
+    """The encoder of the wordllama package."""
+    from safetensors.numpy import load_file
+
+    table, tokenizer = wordllama_files()
+    return StaticEncoder(load_file(str(table))["embedding.weight"].astype(np.float32), tokenizer.read_text(encoding="utf-8"))
 
 
 def folder_encoder(folder: Path) -> StaticEncoder:
@@ -106,8 +110,7 @@ def folder_encoder(folder: Path) -> StaticEncoder:
             raise ConfigError(
                 f"embed.model folder {folder} has no {path.name}", hint="save the static model with model2vec's save_pretrained"
             )
-    identity = f"static:{file_digest(table)[:16]}:{file_digest(tokenizer)[:16]}"
-    return StaticEncoder(load_file(str(table))["embeddings"].astype(np.float32), tokenizer.read_text(encoding="utf-8"), identity)
+    return StaticEncoder(load_file(str(table))["embeddings"].astype(np.float32), tokenizer.read_text(encoding="utf-8"))
 
 
 def normalized(vectors: np.ndarray) -> np.ndarray:

@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
-import hashlib
+import io
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numba as nb
 import numpy as np
 import pyarrow as pa
 
+from forerun.base.files import write_atomic
 from forerun.curate.embed.static import normalized
 from forerun.curate.embed.words import CLASSES, split
 from forerun.curate.text.words import buffers
@@ -36,18 +38,40 @@ def counts(texts: pa.Array | pa.ChunkedArray) -> sparse.csr_matrix:
 
 
 class TfidfEncoder:
-    """Fitted on a sample, then a fixed linear map."""
+    """A fixed linear map of hashed, rarity-weighted words.
 
-    def __init__(self, sample: pa.Array | pa.ChunkedArray, *, num_dimensions: int = 256, seed: int = 0) -> None:
-        matrix = counts(sample)
-        self._rarity = rarity(matrix)
-        self.num_dimensions = min(num_dimensions, max(1, len(matrix.indptr) - 2))
-        self._directions = _main_directions(_weighted(matrix, self._rarity), self.num_dimensions, seed)
-        self.identity = "tfidf:" + hashlib.sha256(self._directions.tobytes()).hexdigest()[:16]
+    Args:
+        rarity: float32 `[F]`, weight of each feature.
+        directions: float32 `[F, D]`.
+    """
+
+    def __init__(self, rarity: np.ndarray, directions: np.ndarray) -> None:
+        self._rarity, self._directions = rarity, directions
+        self.num_dimensions = directions.shape[1]
 
     def encode(self, texts: pa.Array | pa.ChunkedArray) -> np.ndarray:
         """Unit vectors, float32 `[N, D]`; zero for a text without a known word."""
         return normalized(np.asarray(_weighted(counts(texts), self._rarity) @ self._directions, np.float32))
+
+    def save(self, path: Path) -> None:
+        """Write the map whole or not at all."""
+        buffer = io.BytesIO()
+        np.savez(buffer, rarity=self._rarity, directions=self._directions)
+        write_atomic(path, buffer.getvalue())
+
+
+def fit_tfidf(sample: pa.Array | pa.ChunkedArray, *, num_dimensions: int = 256, seed: int = 0) -> TfidfEncoder:
+    """The encoder of a corpus, from a sample of it."""
+    matrix = counts(sample)
+    weight = rarity(matrix)
+    directions = _main_directions(_weighted(matrix, weight), min(num_dimensions, max(1, len(matrix.indptr) - 2)), seed)
+    return TfidfEncoder(weight, directions)
+
+
+def load_tfidf(path: Path) -> TfidfEncoder:
+    """Read what `TfidfEncoder.save` wrote."""
+    with np.load(path) as arrays:
+        return TfidfEncoder(arrays["rarity"], arrays["directions"])
 
 
 def word_profiles(texts: pa.Array | pa.ChunkedArray) -> sparse.csr_matrix:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from forerun.base.config import digest_of
 from forerun.base.errors import ConfigError, SourceError
 from forerun.base.progress import Progress
 
@@ -32,6 +33,7 @@ The excerpt is cut: marks like [...] are cuts, not damage. Answer with one digit
 CHUNK = 50  # assumed: labels between checks of the success rate; a dead server is noticed after this many
 LEAST_SUCCESS = 0.5  # source: Marin aborts when under half of a chunk succeeds
 DIGITS = "12345"
+MOST_PAUSE_S = 60.0  # assumed: a server that wants more patience is tried again anyway
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,11 @@ class EndpointConfig:
             raise ConfigError(
                 f"quality.teacher.url must begin with http:// or https://, got {self.url!r}", hint="give the full base address"
             )
+
+
+def teacher_key(config: EndpointConfig | None) -> str:
+    """Names what decides a label beside the document: server, model, how much it is shown, and the rubric."""
+    return digest_of([config.url, config.model, config.excerpt_chars, RUBRIC] if config else [])[:16]
 
 
 def endpoint_labels(
@@ -113,16 +120,19 @@ def excerpt(text: str, limit: int) -> str:
     return f"{text[:part]}\n[... cut ...]\n{text[middle : middle + part]}\n[... cut ...]\n{text[-part:]}"
 
 
-def label_of(choice: dict[str, Any]) -> float | None:
-    """The label in an answer: expectation over digits, else the last digit after any thinking, else nothing."""
+def label_of(choice: Any) -> float | None:
+    """The label in an answer: expectation over digits, else the last digit after any thinking, else nothing.
+
+    Raises: ValueError, TypeError, KeyError or AttributeError when it is no choice of a chat completion.
+    """
     content = (choice.get("logprobs") or {}).get("content") or []
     for position in content:
-        weights = {
-            entry["token"].strip(): math.exp(entry["logprob"])
-            for entry in position.get("top_logprobs", [])
-            if entry["token"].strip() in DIGITS and entry["token"].strip()
-        }
-        if weights:
+        weights: dict[str, float] = {}
+        for entry in position.get("top_logprobs", []):
+            digit = entry["token"].strip()
+            if digit and digit in DIGITS:
+                weights[digit] = weights.get(digit, 0.0) + math.exp(min(0.0, entry["logprob"]))  # "3" and " 3" are one answer
+        if sum(weights.values()) > 0:
             return sum(int(digit) * weight for digit, weight in weights.items()) / sum(weights.values())
     answer = (choice.get("message", {}).get("content") or "").rsplit("</think>", 1)[-1]
     digits = re.findall(r"\b[1-5]\b", answer)
@@ -150,7 +160,7 @@ def _ask(client: httpx.Client, text: str, kind: str, config: EndpointConfig) -> 
         try:
             headers = {"Authorization": f"Bearer {key}"} if key else {}
             response = client.post(f"{config.url.rstrip('/')}/chat/completions", json=body, headers=headers)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             reason = type(error).__name__
             time.sleep(min(0.2 * 2**attempt, 10))
             continue
@@ -159,15 +169,25 @@ def _ask(client: httpx.Client, text: str, kind: str, config: EndpointConfig) -> 
             continue
         if response.status_code == 429 or response.status_code >= 500:
             reason = f"status {response.status_code}"
-            time.sleep(min(0.2 * 2**attempt, 10))
+            time.sleep(_pause(response, attempt))
             continue
         if response.status_code != 200:
             return f"status {response.status_code}: {response.text[:80]}"
-        label = label_of(response.json()["choices"][0])
+        try:
+            label = label_of(response.json()["choices"][0])
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+            reason = f"the answer is no chat completion: {response.text[:80]!r}"
+            continue
         if label is not None:
             return label
         reason = "the answer holds no digit from 1 to 5"
     return reason
+
+
+def _pause(response: httpx.Response, attempt: int) -> float:
+    """Seconds until the next try: what the server asks for, up to a minute, else doubling."""
+    asked = response.headers.get("Retry-After", "")
+    return min(float(asked), MOST_PAUSE_S) if asked.isdecimal() else min(0.2 * 2**attempt, 10)
 
 
 def _read(path: Path) -> dict[str, float]:
