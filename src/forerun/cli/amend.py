@@ -13,7 +13,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(epilog='Example: forerun amend 001 --what "mixture b" --reason "better data" --at-step 400 --expected "loss +0.02"')
 def amend(
-    experiment: Annotated[str, typer.Argument(help="Name or number of a registered experiment.")],
+    experiment: Annotated[str, typer.Argument(help="Name, number or slug of a registered experiment.")],
     reason: Annotated[str, typer.Option(help="Why.")],
     what: Annotated[str, typer.Option(help="What changes.")],
     at_step: Annotated[int, typer.Option(help="Step from which it holds.")],

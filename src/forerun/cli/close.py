@@ -13,7 +13,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(epilog="Example: forerun close 001 --outcome crashed --fraction-done 0.81 --note 'node lost'")
 def close(
-    experiment: Annotated[str, typer.Argument(help="Name or number of a registered experiment.")],
+    experiment: Annotated[str, typer.Argument(help="Name, number or slug of a registered experiment.")],
     outcome: Annotated[str, typer.Option(help="succeeded, failed, stopped, crashed, abandoned or inconclusive.")],
     note: Annotated[str, typer.Option(help="One sentence.")] = "",
     fraction_done: Annotated[float | None, typer.Option(help="Share of the planned run, 0 to 1; by default from the record.")] = None,

@@ -8,18 +8,15 @@ from pathlib import Path
 from forerun.base.config import load_json
 from forerun.base.errors import RegistryError
 from forerun.base.lab import Lab
+from forerun.registry.naming import named
 from forerun.train.config import RunConfig
 
 
 def folder_of(lab: Lab, experiment: str) -> Path:
-    """An experiment by path, by name, or by number."""
+    """An experiment by path, name, number or slug."""
     if (Path(experiment) / "experiment.toml").exists():
         return Path(experiment)
-    found = [folder for folder in sorted(lab.experiments.glob("*")) if experiment in (folder.name, folder.name.split("-")[0])]
-    if not found:
-        known = ", ".join(sorted(folder.name for folder in lab.experiments.glob("*"))) or "none yet"
-        raise RegistryError(f"no experiment {experiment!r} in {lab.experiments}", hint=f"experiments: {known}")
-    return found[0]
+    return lab.experiments / named(experiment, [folder.name for folder in lab.experiments.glob("*")], where=f"in {lab.experiments}")
 
 
 def config_of(folder: Path) -> RunConfig:

@@ -11,7 +11,7 @@ from forerun.cli.options import HERE, JsonOption, LabOption, lab_at, print_json
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Issues, pull requests, anchors, calibration, and the release of a run.")
 
-ExperimentArgument = Annotated[str, typer.Argument(help="Name or number of a registered experiment.")]
+ExperimentArgument = Annotated[str, typer.Argument(help="Name, number or slug of a registered experiment.")]
 RepoOption = Annotated[str, typer.Option("--repo", help="owner/name on GitHub; the token comes from GITHUB_TOKEN.")]
 ApiOption = Annotated[str, typer.Option(help="Address of the API, for GitHub Enterprise.")]
 DryOption = Annotated[bool, typer.Option("--dry-run", help="Print the text, send nothing.")]

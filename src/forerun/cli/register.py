@@ -13,7 +13,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(epilog="Example: forerun register 001-top-k-4 --lab my-lab")
 def register(
-    experiment: Annotated[str, typer.Argument(help="Folder, name or number.")], lab: LabOption = HERE, as_json: JsonOption = False
+    experiment: Annotated[str, typer.Argument(help="Folder, name, number or slug.")], lab: LabOption = HERE, as_json: JsonOption = False
 ) -> None:
     """Freeze an experiment's config and chain its promise into the ledger."""
     from pathlib import Path

@@ -14,7 +14,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(epilog="Example: forerun train 001-top-k-4 --lab my-lab")
 def train(
-    experiment: Annotated[str, typer.Argument(help="Experiment (folder, name or number), or a config.json.")],
+    experiment: Annotated[str, typer.Argument(help="Experiment (folder, name, number or slug), or a config.json.")],
     run_id: Annotated[str, typer.Option(help="Name of the run; by default the config's.")] = "",
     unregistered: Annotated[bool, typer.Option("--unregistered", help="Run without a promise; the record says so for ever.")] = False,
     change: Annotated[list[str], typer.Option("--set", help="Change a field, for example train.num_steps=50.")] = [],  # noqa: B006  typer reads it

@@ -13,7 +13,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(epilog="Example: forerun verdict 001 --run big-d128 --lab my-lab --json")
 def verdict(
-    experiment: Annotated[str, typer.Argument(help="Name or number of a registered experiment.")],
+    experiment: Annotated[str, typer.Argument(help="Name, number or slug of a registered experiment.")],
     run: Annotated[str, typer.Option(help="Run id; by default the one started under this promise.")] = "",
     record: Annotated[bool, typer.Option(help="Chain the verdict into the ledger.")] = True,
     lab: LabOption = HERE,

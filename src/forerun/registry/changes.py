@@ -11,18 +11,16 @@ from forerun.base.lab import Lab
 from forerun.record.reader import open_run
 from forerun.registry import ledger
 from forerun.registry.gate import closed
+from forerun.registry.naming import named
 from forerun.registry.register import Registration, registrations
 
 Outcome = Literal["succeeded", "failed", "stopped", "crashed", "abandoned", "inconclusive"]
 
 
 def registration_of(lab: Lab, experiment: str) -> Registration:
-    """The promise of an experiment by folder name, or by its number alone."""
-    for registration in registrations(lab):
-        if registration.experiment == experiment or registration.experiment.split("-")[0] == experiment:
-            return registration
-    known = ", ".join(registration.experiment for registration in registrations(lab)) or "none yet"
-    raise RegistryError(f"no experiment {experiment!r} is registered", hint=f"registered: {known}")
+    """The promise of an experiment by name, number or slug."""
+    known = {registration.experiment: registration for registration in registrations(lab)}
+    return known[named(experiment, list(known), where="is registered")]
 
 
 def amend(
