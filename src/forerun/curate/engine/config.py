@@ -29,7 +29,7 @@ class EngineConfig:
     """A worker is started for every so many bytes of text of a stage; work for fewer than two of them is done in this process. With 0
     every task runs in a worker."""
     ray_address: str = ""
-    """Of a running cluster; empty starts Ray on this machine."""
+    """Of a running cluster; empty takes `RAY_ADDRESS`, and without one starts Ray on this machine."""
 
     def __post_init__(self) -> None:
         if self.workers < 1:

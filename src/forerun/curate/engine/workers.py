@@ -5,6 +5,7 @@ Daft hands the rows to its workers, starts and ends the processes and notices th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -71,9 +72,10 @@ def _start_ray(engine: EngineConfig) -> None:
     except ImportError:
         raise ConfigError("engine.runner is 'ray', but Ray is not installed", hint="pip install 'forerun[ray]'") from None
     if not ray.is_initialized():
+        address = engine.ray_address or os.environ.get("RAY_ADDRESS")
         ray.init(
-            address=engine.ray_address or None,
-            num_cpus=None if engine.ray_address else engine.workers,
+            address=address,
+            num_cpus=None if address else engine.workers,
             log_to_driver=False,
             include_dashboard=False,
             logging_level="ERROR",
