@@ -8,6 +8,7 @@ Both expert layouts are read: one matrix per expert, and the fused `gate_up_proj
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -86,17 +87,19 @@ def config_of(settings: dict[str, Any], *, where: str) -> ModelConfig:
 
 def _refuse(settings: dict[str, Any], where: str) -> None:
     rope = settings.get("rope_scaling") or settings.get("rope_parameters") or {}
+    scaled = rope.get("rope_type", rope.get("type", "default")) not in ("default", None)
+    window = (settings.get("sliding_window") or 0) if settings.get("use_sliding_window", True) else 0
     wrong = {
-        "rope_scaling": rope.get("rope_type", rope.get("type", "default")) not in ("default", None),
-        "sliding_window": bool(settings.get("sliding_window")) and settings.get("use_sliding_window", True),
-        "clip_qkv": settings.get("clip_qkv") is not None,
-        "attention_bias": bool(settings.get("attention_bias")),
-        "mlp_only_layers": bool(settings.get("mlp_only_layers")),
-        "decoder_sparse_step": settings.get("decoder_sparse_step", 1) != 1,
+        "rope_scaling": rope if scaled else None,
+        "sliding_window": window if 0 < window < settings.get("max_position_embeddings", math.inf) else None,
+        "clip_qkv": settings.get("clip_qkv"),
+        "attention_bias": settings.get("attention_bias") or None,
+        "mlp_only_layers": settings.get("mlp_only_layers") or None,
+        "decoder_sparse_step": None if settings.get("decoder_sparse_step", 1) == 1 else settings["decoder_sparse_step"],
     }
-    for name, present in wrong.items():
-        if present:
-            raise DataError(f"{where}: {name}={settings.get(name)!r} has no equal in our block", hint="import a checkpoint without it")
+    for name, value in wrong.items():
+        if value is not None:
+            raise DataError(f"{where}: {name}={value!r} has no equal in our block", hint="import a checkpoint without it")
 
 
 def _rope_theta(settings: dict[str, Any]) -> float:
