@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 from collections import Counter
 
 import numpy as np
@@ -18,11 +17,10 @@ from forerun.curate.ingest.source import SourceFile
 from forerun.curate.remove import remove_document
 from forerun.curate.store import held_out_mask, write_store
 from forerun.curate.text.pipeline import TextConfig, clean
-from forerun.dashboard.atlas import address, attributes, decisions, mixture, pages, review, samples, search, source_page
+from forerun.dashboard.atlas import address, attributes, decisions, mixture, pages, review, samples, search, site_samples, source_page
 from forerun.dashboard.atlas.book import Book, book_of, book_of_manifest
-from forerun.dashboard.atlas.difference import differing, marked
 from forerun.dashboard.atlas.downloads import COLUMNS, cells_table, downloads, token_counts
-from forerun.dashboard.atlas.text import words_of
+from forerun.dashboard.atlas.text import differing, words_of
 from forerun.dashboard.desk import Desk
 from forerun.dashboard.lab_files import Planner, read_lab
 from forerun.loader.manifest import load_manifest
@@ -156,20 +154,8 @@ def test_pairs_carry_both_texts_and_reviews_become_rates(plain):
     assert (split.num_reviewed, split.num_wrong) == (len(removed) - 1, 0)
 
 
-def test_the_words_that_differ_are_marked_and_nothing_else():
-    left, right = marked("The cat sat on a mat.", "The dog sat on a <mat>.")
-    assert left == "The <mark>cat</mark> sat on a mat."
-    assert right == "The <mark>dog</mark> sat on a &lt;mat&gt;."
+def test_words_only_one_text_has_are_told_once_in_order():
     assert differing("a b b c", "c d") == (["a", "b"], ["d"])
-
-
-@pytest.mark.parametrize("size", [0, 1, 7000])
-def test_marks_cope_with_empty_and_long_texts(size):
-    rng = random.Random(size)
-    words = [rng.choice("abcdefg") for _ in range(size)]
-    left, right = marked(" ".join(words), " ".join([*words, "new"]))
-    assert "<mark>" not in left
-    assert right.endswith("<mark>new</mark>") or size == 0
 
 
 def test_a_dropped_document_is_explained_by_the_one_that_holds_it(plain):
@@ -244,11 +230,30 @@ def test_flags_name_sources_that_are_uninformative_or_gone():
     assert any("licence" in flag for flag in flags)
 
 
-def test_the_browser_finds_words_on_the_same_shelves():
-    """Values of FNV-1a modulo 256 worked out by hand for the empty string and "a"; the script has the same function."""
-    assert search.shelf("") == f"{0x811C9DC5 % 256:02x}"
-    assert search.shelf("a") == f"{((0x811C9DC5 ^ 0x61) * 0x01000193 & 0xFFFFFFFF) % 256:02x}"
-    assert len(json.dumps(search.SHELVES)) > 256
+def test_every_word_of_every_sample_is_found_through_the_index_whatever_its_row_group(plain, monkeypatch):
+    lab, book = plain
+    rows = [row for row in samples.samples(lab, book).to_pylist() if row["kind"] == "uniform"]
+    monkeypatch.setattr(attributes, "VERSION", "few-words-a-group")
+    monkeypatch.setattr(search, "GROUP_WORDS", 7)
+    folder = search.index(lab, book)
+    words = sorted({word for row in rows for word in words_of(row["text"])})
+    assert len(words) > 3 * search.GROUP_WORDS
+    for word in words:
+        assert search.search(folder, word).num_matched == sum(word in words_of(row["text"]) for row in rows), word
+    assert search.search(folder, "zzzz").num_matched == search.search(folder, "0").num_matched == 0
+
+
+def test_the_site_names_the_rows_of_every_cell_in_a_small_file_of_samples(plain):
+    lab, book = plain
+    table = site_samples.site_samples(lab, book)
+    spans = site_samples.spans(lab, book)
+    assert set(spans) == {cell.name for cell in book.cells if cell.num_documents}
+    for cell, (start, end) in spans.items():
+        rows = table.slice(start, end - start).to_pylist()
+        assert {row["cell"] for row in rows} == {cell}
+        assert Counter(row["kind"] for row in rows)["nearest"] <= site_samples.NEAREST
+        assert Counter(row["kind"] for row in rows)["uniform"] <= site_samples.UNIFORM
+    assert sum(end - start for start, end in spans.values()) == table.num_rows
 
 
 def test_a_source_s_documents_are_accounted_for_by_reason_to_the_last_one(tmp_path):
@@ -279,20 +284,3 @@ def test_a_source_s_documents_are_accounted_for_by_reason_to_the_last_one(tmp_pa
     assert "reasons whose folders" not in page
     first = decisions.pairs(lab, book)[0]
     assert explain(lab, manifest.digest, first.id)["decisions"][0]["reason"] == "near_duplicate"
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_what_is_not_marked_reads_the_same_in_both_texts(seed):
-    """Unmarked words are a common subsequence, nearly as long as the longest one found by the full table."""
-    rng = random.Random(seed)
-    one = [f"w{rng.randrange(30)}" for _ in range(rng.randrange(60))]
-    other = [word for word in one if rng.random() < 0.8]
-    for _ in range(rng.randrange(8)):
-        other.insert(rng.randrange(len(other) + 1), f"x{rng.randrange(5)}")
-    left, right = (re.findall(r"\w+", re.sub("<mark>.*?</mark>", " ", side)) for side in marked(" ".join(one), " ".join(other)))
-    assert left == right
-    table = np.zeros((len(one) + 1, len(other) + 1), int)
-    for i, a in enumerate(one):
-        for j, b in enumerate(other):
-            table[i + 1, j + 1] = table[i, j] + 1 if a == b else max(table[i, j + 1], table[i + 1, j])
-    assert len(left) >= 0.9 * table[-1, -1] - 1

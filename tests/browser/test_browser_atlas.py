@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 import time
 from http.server import ThreadingHTTPServer
 from threading import Thread
@@ -50,7 +52,7 @@ def test_every_page_of_a_data_set_is_reached_by_links(site, open_page):
     page.click("tbody a >> nth=0")
     assert page.locator("h2:has-text('Documents to read')").count() == 1
     page.click("summary >> nth=1")
-    assert page.locator("article pre").count() > 0
+    page.wait_for_selector("article pre")
 
 
 def test_a_topic_is_found_with_its_share_of_the_best_bucket_and_the_link_shows_it_again(site, open_page):
@@ -107,8 +109,77 @@ def test_pairs_are_filtered_by_source_and_score_and_opened_side_by_side(site, op
     until(page, f"{rows} < {all_rows}")
     page.fill("#least-pairs", "0")
     page.click("[data-filter] tbody a >> nth=0")
+    page.wait_for_selector(".beside section")
     assert page.locator(".beside section").count() == 2
     assert page.locator("mark").count() > 0
+    again = open_page(page.url)  # its link is for good
+    again.wait_for_selector(".beside section")
+    assert again.inner_text("main") == page.inner_text("main")
+
+
+def test_a_pair_is_on_screen_300_ms_after_its_page_was_asked_for(site, open_page):
+    url, keys = site
+    page = open_page(f"{url}/data/{keys['plain']}/pairs.html")
+    page.goto(f"{url}/data/{keys['plain']}/" + page.get_attribute("[data-filter] tbody a", "href").split("/")[-1])
+    waited = []
+    for _ in range(5):
+        page.reload()
+        page.wait_for_selector(".beside section")
+        waited.append(page.evaluate("performance.getEntriesByName('filled')[0].startTime"))
+    print(f"pair on screen, ms after the request: {sorted(round(value) for value in waited)}")
+    assert sorted(waited)[2] < 300
+
+
+def test_a_pair_nobody_sampled_is_told_so_and_a_hostile_name_is_text(site, open_page):
+    url, keys = site
+    page = open_page(f"{url}/data/{keys['plain']}/pair.html?pair=%3Cb%20id=bold%3E")
+    until(page, "document.querySelector('#pair').textContent.includes('No sampled pair')")
+    assert page.evaluate("document.getElementById('bold') === null")
+
+
+def test_the_words_that_differ_are_marked_and_nothing_else(site, open_page):
+    """Unmarked words read the same in both texts and are nearly as many as the full table finds."""
+    url, keys = site
+    page = open_page(f"{url}/data/{keys['plain']}/pair.html")
+
+    def marked(cases):
+        script = "async (cases) => { const { differences } = await import('../../static/difference.js'); return cases.map(([one, other]) => differences(one, other)); }"
+        return page.evaluate(script, cases)
+
+    def words(parts):
+        return re.findall(r"\w+", " ".join(" " if part["own"] else part["text"] for part in parts))
+
+    [(left, right), (nothing, new), (empty, _)] = marked(
+        [("The cat sat on a mat.", "The dog sat on a <mat>."), ("a b", "a b new"), ("", "")]
+    )
+    assert [part["text"] for part in left if part["own"]] == ["cat"]
+    assert [part["text"] for part in right if part["own"]] == ["dog"]
+    assert not any(part["own"] for part in nothing) and [part["text"] for part in new if part["own"]] == ["new"] and empty == []
+    cases = []
+    for seed in range(12):
+        rng = random.Random(seed)
+        one = [f"w{rng.randrange(30)}" for _ in range(rng.randrange(60))]
+        other = [word for word in one if rng.random() < 0.8]
+        for _ in range(rng.randrange(8)):
+            other.insert(rng.randrange(len(other) + 1), f"x{rng.randrange(5)}")
+        cases.append((one, other))
+    long = [random.Random(1).choice("abcdefg") for _ in range(7000)]
+    cases.append((long, [*long, "new"]))
+    for (one, other), (left, right) in zip(cases, marked([(" ".join(one), " ".join(other)) for one, other in cases])):
+        assert words(left) == words(right)
+        assert "".join(part["text"] for part in left) == " ".join(one)
+        if len(one) < 100:
+            assert len(words(left)) >= 0.9 * longest_common(one, other) - 1
+
+
+def longest_common(one, other) -> int:
+    """Length of the longest common subsequence, by the full table."""
+    row = [0] * (len(other) + 1)
+    for a in one:
+        before = 0
+        for j, b in enumerate(other):
+            before, row[j + 1] = row[j + 1], before + 1 if a == b else max(row[j + 1], row[j])
+    return row[-1]
 
 
 def test_the_published_table_has_its_total_on_the_page(site, open_page):
@@ -133,11 +204,15 @@ def test_hostile_documents_and_search_results_are_text(site, open_page):
     page.fill("#topic", "telescope")
     until(page, "document.querySelectorAll('#topic-search table').length === 3")
     assert page.evaluate("window.hacked === undefined && document.getElementById('bold') === null")
-    page.click("tbody a >> nth=0")
-    for summary in page.query_selector_all("summary"):
-        summary.click()
-    assert "<script>" in page.inner_text("main")
-    assert page.evaluate("window.hacked === undefined && document.getElementById('bold') === null")
+    for name, filled in (("", "article pre"), ("contamination.html", ".beside pre"), ("pairs.html", "")):
+        if name:
+            page.goto(f"{url}/data/{keys['hostile']}/{name}")
+        if not filled or not name:
+            page.click("tbody a >> nth=0")
+        page.evaluate("document.querySelectorAll('details').forEach((details) => (details.open = true))")
+        page.wait_for_selector(filled or ".beside pre")
+        assert "<script>" in page.inner_text("main")
+        assert page.evaluate("window.hacked === undefined && document.getElementById('bold') === null")
 
 
 def test_every_page_is_whole_without_scripts(site, open_page):

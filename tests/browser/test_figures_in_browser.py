@@ -187,4 +187,4 @@ def test_thinning_keeps_every_spike(long_lab, static_site, open_page):
     page.wait_for_selector("figure#loss[data-live=rows]", timeout=30_000)
     rows = page.evaluate("(async () => (await (await fetch('../csv/runs/long/loss.csv')).text()).split('\\n').length)()")
     assert rows < 300
-    assert "9.0" in page.evaluate("(async () => (await fetch('../csv/runs/long/loss.csv')).text())()")
+    assert ",9,," in page.evaluate("(async () => (await fetch('../csv/runs/long/loss.csv')).text())()")

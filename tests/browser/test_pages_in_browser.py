@@ -115,9 +115,9 @@ def test_every_number_in_tables_and_facts_says_what_it_is(small, static_site, op
         page.goto(url + path)
         bare = page.evaluate(
             r"""[...document.querySelectorAll('main td, main dd')]
-                .filter((cell) => !cell.closest('figure, [aria-label="Table of the report"]'))
+                .filter((cell) => !cell.closest('[aria-label="Table of the report"]'))
                 .filter((cell) => /^[-+]?[\d.,]+(e[-+]?\d+)?\s?%?$/.test(cell.innerText.trim()))
-                .filter((cell) => !cell.querySelector('[title]') && !cell.closest('[title]'))
+                .filter((cell) => !cell.querySelector('[title]') && !cell.closest('[title], [data-meaning]'))
                 .filter((cell) => !cell.closest('table')?.tHead?.rows[0]?.cells[cell.cellIndex]?.matches('[title], :has([title])'))
                 .map((cell) => cell.closest('table')?.caption?.innerText + ': ' + cell.innerText)"""
         )

@@ -69,7 +69,7 @@ def test_a_figure_draws_the_band_before_the_points_and_its_csv_holds_every_numbe
         bands=[Band(x=[0, 1], low=[1, 2], high=[3, 4], label="band")],
         lines=[Line(x=[0, 1], y=[2, 3], label="measured", marker="circle")],
     )
-    figure = Figure(key="k", chart=chart)
+    figure = Figure(key="k", chart=chart, x_term="step", y_term="loss_nats")
     drawn = figure.render("n.csv")
     assert drawn.index("<polygon") < drawn.index("<circle")
     assert figure.csv().splitlines() == ["series,x,y,low,high", "band,0,,1,3", "band,1,,2,4", "measured,0,2,,", "measured,1,3,,"]

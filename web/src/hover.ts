@@ -2,11 +2,12 @@ import { element } from "./element";
 
 const TARGET = "[title], [data-words]";
 
-/** What a cell's number is: its own words are nearer, else those of its column's head. */
-function wordsOfColumn(cell: HTMLTableCellElement): string {
-  const head = cell.closest("table")?.tHead?.rows[0]?.cells[cell.cellIndex];
+/** What a cell's number is: what its column's head says, else what its whole table is about. */
+function wordsOfCell(cell: HTMLTableCellElement): string {
+  const table = cell.closest("table");
+  const head = table?.tHead?.rows[0]?.cells[cell.cellIndex];
   const named = head?.title ? head : head?.querySelector<HTMLElement>(TARGET);
-  return named?.title || named?.dataset.words || "";
+  return named?.title || named?.dataset.words || table?.dataset.meaning || "";
 }
 
 /** Shows `title` texts in a box of the page: on hover, on focus, on touch; Escape closes it, and it can be hovered itself. */
@@ -26,7 +27,7 @@ export function hoverText(): void {
   const show = (target: HTMLElement): void => {
     if (target === shown) return;
     hide();
-    const words = target.title || (target instanceof HTMLTableCellElement ? wordsOfColumn(target) : "");
+    const words = target.title || (target instanceof HTMLTableCellElement ? wordsOfCell(target) : "");
     if (!words) return;
     if (target.title) {
       target.dataset.words = words;

@@ -84,9 +84,9 @@ class Chart:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(["series", self.x_label, self.y_label, "low", "high"])
         for band in self.bands:
-            writer.writerows([band.label, x, "", low, high] for x, low, high in zip(band.x, band.low, band.high))
+            writer.writerows([band.label, *map(_digits, (x, None, low, high))] for x, low, high in zip(band.x, band.low, band.high))
         for line in self.lines:
-            writer.writerows([line.label, x, y, "", ""] for x, y in zip(line.x, line.y))
+            writer.writerows([line.label, *map(_digits, (x, y, None, None))] for x, y in zip(line.x, line.y))
         return out.getvalue()
 
     def words(self) -> str:
@@ -166,6 +166,11 @@ class Chart:
             parts.append(f'{swatch}<text x="{x + 24:.0f}" y="35">{escaped(line.label)}</text>')
             x += 40 + 6.6 * len(line.label)
         return parts
+
+
+def _digits(value: float | None) -> str:
+    """Nine digits, which tell any two float32 apart."""
+    return "" if value is None else f"{value:.9g}"
 
 
 def _point(line: Line, x: float, y: float) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from forerun.base.chart import Chart, Line
 from forerun.dashboard.html import Markup, tag
+from forerun.dashboard.numbers import hover_of_metric
 
 TABLE_ROWS = 24  # assumed: rows of a figure's own table; the CSV holds them all
 
@@ -34,6 +35,10 @@ class Figure:
     key: str
     """Unique on its page: names the file of its numbers, and the figure in links."""
     chart: Chart
+    x_term: str
+    """What x is: a metric or glossary entry."""
+    y_term: str
+    """What y is."""
     sources: Sequence[Source | None] = ()
     """Per line of the chart; empty when no line comes from a run's rows."""
     interactive: bool = True
@@ -91,7 +96,9 @@ class Figure:
             points = _thinned(list(zip(band.x, band.low, band.high)), stride)
             rows += [_row(band.label, x, f"{low:.6g} to {high:.6g}") for x, low, high in points]
         caption = "All numbers drawn" if stride == 1 else f"Every {stride}th number drawn; the CSV holds all {total}"
-        head = tag("tr", *(tag("th", name, scope="col") for name in ("series", chart.x_label, chart.y_label)))
+        columns = ((chart.x_label, self.x_term), (chart.y_label, self.y_term))
+        x, y = (tag("th", label, scope="col", title=hover_of_metric(term)) for label, term in columns)
+        head = tag("tr", tag("th", "series", scope="col"), x, y)
         inner = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *rows))
         scroll = tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=f"Numbers of {self.key}")
         return tag("details", tag("summary", "Numbers as a table"), scroll)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from forerun.base.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH
 from forerun.dashboard.html import Markup, tag, text
-from forerun.dashboard.numbers import number
+from forerun.dashboard.numbers import digits, hover
 
 ROW_HEIGHT, MAX_LABELS, NUM_SHADES = 26, 8, 9
 
@@ -53,11 +53,11 @@ class HeatMap:
             tag(
                 "tr",
                 tag("th", name, scope="row"),
-                *(tag("td", "" if math.isnan(value) else number(value, self.term), class_="number") for value in row),
+                *(tag("td", "" if math.isnan(value) else digits(value)) for value in row),
             )
             for name, row in zip(self.rows, self.values)
         ]
-        table = tag("table", tag("caption", self.title), tag("thead", head), tag("tbody", *body))
+        table = tag("table", tag("caption", self.title), tag("thead", head), tag("tbody", *body), data_meaning=hover(self.term))
         scroll = tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=f"Numbers of {self.key}")
         details = tag("details", tag("summary", "Numbers as a table"), scroll)
         return tag("figure", tag("figcaption", tag("strong", self.title), scale), Markup(self._svg(low, high)), link, details, id=self.key)

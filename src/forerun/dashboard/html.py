@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 
 from forerun.base.visible import visible
@@ -15,6 +16,7 @@ class Markup(str):
 
 
 Piece = str | int | float | Markup | None
+_TITLE = re.compile(r' title="[^"]*"')
 _VOID = frozenset(("br", "hr", "img", "meta", "link", "input"))
 
 
@@ -45,9 +47,19 @@ def join(pieces: Iterable[Piece]) -> Markup:
     return Markup("".join(text(piece) for piece in pieces))
 
 
+def _cell(cell: Piece, said: re.Match[str] | None) -> Markup:
+    if isinstance(cell, int | float):
+        return tag("td", cell, class_="number")
+    return tag("td", Markup(cell.replace(said[0], "")) if said and isinstance(cell, Markup) else cell)
+
+
 def table(head: Sequence[Piece], rows: Iterable[Sequence[Piece]], *, caption: str) -> Markup:
-    """A table with a caption and column heads; cells that are numbers are aligned right."""
-    body = [tag("tr", *(tag("td", cell, class_="number" if isinstance(cell, int | float) else None) for cell in row)) for row in rows]
+    """A table with a caption and column heads; cells that are numbers are aligned right.
+
+    Hover text that a column's head has is not said again by its cells: the script of the pages looks it up there.
+    """
+    said = [_TITLE.search(text(cell)) for cell in head]
+    body = [tag("tr", *(_cell(cell, said[at] if at < len(said) else None) for at, cell in enumerate(row))) for row in rows]
     heads = tag("tr", *(tag("th", cell, scope="col") for cell in head))
     inner = tag("table", tag("caption", caption), tag("thead", heads), tag("tbody", *body))
     return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)

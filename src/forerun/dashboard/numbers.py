@@ -23,6 +23,11 @@ def number(value: float | int | None, term: str, shown: str | None = None) -> Ma
     return tag("data", written, value=repr(value), title=meaning, class_="n")
 
 
+def digits(value: float | int, shown: str | None = None) -> Markup:
+    """A value in a column whose head, made by `heading`, says what it is."""
+    return tag("data", shown if shown is not None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}", value=repr(value))
+
+
 def hover(term: str) -> str:
     """What a glossary entry says, on one line. An unknown name is our own mistake."""
     entry = entry_of(term)

@@ -8,6 +8,7 @@ PAGE_TERMS: tuple[Term, ...] = (
     Term(
         name="load_over_mean", unit="", definition="assignments sent to an expert / mean over experts, before drops; 1 is perfect balance"
     ),
+    Term(name="grad_norm_shape", unit="", definition="grad_norm / its median over the run, so that runs of different size compare"),
     Term(name="num_domains", unit="domains", definition="domains of a data set"),
     Term(name="step", unit="steps", definition="finished optimizer steps"),
     Term(name="num_steps", unit="steps", definition="optimizer steps the run is planned to take"),
@@ -36,6 +37,7 @@ PAGE_TERMS: tuple[Term, ...] = (
     Term(name="num_promises", unit="promises", definition="experiments registered before their run began"),
     Term(name="interval90", unit="", definition="range stated before the run to hold the outcome with 90% confidence"),
     Term(name="interval50", unit="", definition="range stated before the run to hold the outcome with 50% confidence"),
+    Term(name="place", unit="", definition="row of the table above"),
     Term(name="signed_error", unit="", definition="(outcome - point forecast) / outcome; positive when the forecast was too low"),
     Term(name="absolute_error", unit="", definition="mean of |forecast / outcome - 1|", better="lower"),
     Term(name="coverage90", unit="", definition="share of outcomes inside their 90% interval; 90% is right"),
@@ -78,6 +80,9 @@ PAGE_TERMS: tuple[Term, ...] = (
     Term(name="containment", unit="", definition="share of a document's distinct word 3-grams that another document has"),
     Term(name="jaccard", unit="", definition="distinct word 3-grams two documents share / those of both together"),
     Term(name="cluster_size", unit="documents", definition="documents that were compared with each other as possible near-duplicates"),
+    Term(name="novel_grams", unit="", definition="distinct word 3-grams of a document that the kept one lacks", better="lower"),
+    Term(name="novel_words", unit="words", definition="distinct words of a document that the kept one lacks", better="lower"),
+    Term(name="comparisons", unit="documents", definition="documents a document was compared with word by word"),
     Term(name="domain_cosine", unit="", definition="cosine of a document's vector to the centre of its fine cluster"),
     Term(name="quality_score", unit="", definition="calibrated quality of a document, 0 to 1; bucket edges .2 .4 .6 .8", better="higher"),
     Term(

@@ -68,7 +68,7 @@ def band_figure(
     chart = Chart(
         title=title, x_label="share of the run, %", y_label=f"held-out loss, {TOKENS}", bands=bands, lines=lines, marks=marks, log_x=False
     )
-    return Figure(key=key, chart=chart, sources=sources)
+    return Figure(key=key, chart=chart, x_term="fraction_done", y_term=metric, sources=sources)
 
 
 def _inside(curve: Sequence[Mapping[str, float]], fraction: np.ndarray, value: np.ndarray) -> tuple[int, int]:
@@ -100,7 +100,7 @@ def _of(run: RunView, key: str, metrics: Sequence[str], unit: str, title: str) -
     if not lines:
         return None
     chart = Chart(title=title, x_label="step", y_label=unit, lines=lines, marks=_segments(run))
-    return Figure(key=key, chart=chart, sources=sources)
+    return Figure(key=key, chart=chart, x_term="step", y_term=metrics[0], sources=sources)
 
 
 def _single(run: RunView, key: str, metrics: Sequence[str], unit: str, what: str) -> Figure | None:
@@ -176,7 +176,7 @@ def _gradient_shape(files: LabFiles, run: RunView) -> Figure | None:
         f"; the rungs ended at {min(ends):.2f} to {max(ends):.2f}" if ends else ""
     )
     chart = Chart(title=title, x_label="share of the run, %", y_label="grad_norm over its own median", lines=lines)
-    return Figure(key="gradient-shape", chart=chart, sources=sources)
+    return Figure(key="gradient-shape", chart=chart, x_term="fraction_done", y_term="grad_norm_shape", sources=sources)
 
 
 def _gradient_groups(run: RunView) -> Figure | None:

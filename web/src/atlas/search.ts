@@ -1,6 +1,7 @@
 import { setParameter } from "../address";
 import { element } from "../element";
 import { count } from "../numbers";
+import { opened, rowsOf } from "../parquet";
 import type { Column } from "../table";
 import { meaningsOf, percent, table } from "../table";
 
@@ -12,25 +13,25 @@ interface Head {
   common: string[];
   row_cell: number[];
   row_tokens: number[];
+  /** First word of each row group of `words.parquet`, and how many words a group holds. */
+  groups: string[];
+  group_words: number;
 }
 
-/** `search-documents.json`: what is shown of a found document. */
-interface Documents {
-  id: string[];
-  start: string[];
+/** A row of `search-documents.parquet`: what is shown of a found document. */
+interface Start {
+  id: string;
+  start: string;
 }
 
-const SHELVES = 256;
+interface Word {
+  word: string;
+  rows: Uint8Array;
+}
+
 const SHOWN_DOMAINS = 12;
 const SHOWN_EXAMPLES = 10;
 const WAIT_MS = 120;
-
-/** The file a word is in: FNV-1a, as the index was written. */
-export function shelf(word: string): string {
-  let state = 0x811c9dc5;
-  for (const byte of new TextEncoder().encode(word)) state = Math.imul(state ^ byte, 0x01000193) >>> 0;
-  return (state % SHELVES).toString(16).padStart(2, "0");
-}
 
 /** Words in lower case, as the index has them. */
 export function wordsOf(text: string): string[] {
@@ -46,7 +47,6 @@ export function startSearch(place: HTMLElement): void {
   place.append(element("div", { class: "controls" }, label, input), told, found);
   const index = new URL(place.dataset.index ?? "", document.baseURI);
   let head: Promise<Head> | null = null;
-  let documents: Promise<Documents> | null = null;
   let serial = 0;
   let timer = 0;
   const run = async (): Promise<void> => {
@@ -67,15 +67,14 @@ export function startSearch(place: HTMLElement): void {
         found.replaceChildren();
         return;
       }
-      const rows = await rowsOf(index, words);
+      const rows = await rowsWith(index, known, words);
       if (mine !== serial) return;
       show(known, words, rows, told, found, place);
       if (!rows.length) return;
-      documents ??= read<Documents>(new URL("search-documents.json", index));
-      const listed = await documents;
-      if (mine === serial) found.append(examples(known, listed, rows));
+      const listed = await examples(known, index, rows);
+      if (mine === serial) found.append(listed);
     } catch {
-      head = documents = null;
+      head = null;
       told.textContent = "The search index cannot be read here; serve the site with `forerun site serve`, or search with `forerun data search`.";
     }
   };
@@ -90,22 +89,59 @@ export function startSearch(place: HTMLElement): void {
   }
 }
 
-const shelves = new Map<string, Promise<Record<string, number[]>>>();
+const groups = new Map<number, Promise<Map<string, Uint8Array>>>();
 
-/** Rows that hold every word. */
-async function rowsOf(index: URL, words: string[]): Promise<number[]> {
+/** Rows that hold every word: one row group of the index is read a word. */
+async function rowsWith(index: URL, head: Head, words: string[]): Promise<number[]> {
   const lists = await Promise.all(
     words.map(async (word) => {
-      const name = `words/${shelf(word)}.json`;
-      if (!shelves.has(name)) shelves.set(name, read<Record<string, number[]>>(new URL(name, index)));
-      const known = await (shelves.get(name) as Promise<Record<string, number[]>>);
-      let at = 0;
-      return Object.hasOwn(known, word) ? (known[word] as number[]).map((step) => (at += step)) : [];
+      const group = groupOf(head, word);
+      if (group < 0) return [];
+      let known = groups.get(group);
+      if (!known) {
+        known = opened(new URL("words.parquet", index).href)
+          .then((file) => rowsOf<Word>(file, ["word", "rows"], group * head.group_words, Math.min((group + 1) * head.group_words, Number(file.metadata.num_rows))))
+          .then((rows) => new Map(rows.map((row) => [row.word, row.rows])));
+        known.catch(() => groups.delete(group));
+        groups.set(group, known);
+      }
+      return places((await known).get(word) ?? new Uint8Array(0));
     }),
   );
   const [first = [], ...others] = lists.sort((a, b) => a.length - b.length);
   const sets = others.map((list) => new Set(list));
   return first.filter((row) => sets.every((set) => set.has(row)));
+}
+
+/** The last group that begins at or before a word; words are in the order of their code points. */
+function groupOf(head: Head, word: string): number {
+  const key = points(word);
+  let [low, high] = [0, head.groups.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (points(head.groups[middle] ?? "") <= key) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+/** Text that compares as its code points do; UTF-16 puts characters beyond the first plane before some within it. */
+function points(word: string): string {
+  return [...word].map((character) => (character.codePointAt(0) ?? 0).toString(16).padStart(6, "0")).join("");
+}
+
+/** Rows from their differences, seven bits a byte, the lowest first. */
+function places(coded: Uint8Array): number[] {
+  const found: number[] = [];
+  let [at, step, shift] = [0, 0, 0];
+  for (const byte of coded) {
+    step |= (byte & 127) << shift;
+    shift += 7;
+    if (byte > 127) continue;
+    found.push((at += step));
+    step = shift = 0;
+  }
+  return found;
 }
 
 async function read<T>(address: URL): Promise<T> {
@@ -169,7 +205,13 @@ function show(head: Head, words: string[], rows: number[], told: HTMLElement, fo
   );
 }
 
-function examples(head: Head, documents: Documents, rows: number[]): HTMLElement {
-  const shown = rows.slice(0, SHOWN_EXAMPLES).map((row) => [head.cells[head.row_cell[row] ?? 0]?.[0] ?? "", documents.start[row] ?? "", documents.id[row]?.slice(0, 12) ?? ""]);
+async function examples(head: Head, index: URL, rows: number[]): Promise<HTMLElement> {
+  const file = await opened(new URL("search-documents.parquet", index).href);
+  const shown = await Promise.all(
+    rows.slice(0, SHOWN_EXAMPLES).map(async (row) => {
+      const [found] = await rowsOf<Start>(file, ["id", "start"], row, row + 1);
+      return [head.cells[head.row_cell[row] ?? 0]?.[0] ?? "", found?.start ?? "", found?.id ?? ""];
+    }),
+  );
   return table("Documents with it", ["cell", "beginning", "id"], shown);
 }

@@ -28,11 +28,6 @@ def source(book: Book, name: str) -> str:
     return page(book, f"sources/{slug(name)}.html")
 
 
-def pair(book: Book, key: str) -> str:
-    """The page of a pair, for good: it is named by the document that was, or nearly was, removed."""
-    return page(book, f"pairs/{slug(key)}.html")
-
-
 def slug(name: str) -> str:
     """A file name: the name itself where it is plain, else its plain part and a digest, so that no two names meet."""
     if re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,80}", name):

@@ -13,19 +13,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from forerun.base.lab import Lab
-from forerun.dashboard.atlas import address
+from forerun.dashboard.atlas import address, site_samples
 from forerun.dashboard.atlas.attributes import SourceView, folder_of
-from forerun.dashboard.atlas.book import NUM_QUALITIES, Book
+from forerun.dashboard.atlas.book import Book
 from forerun.dashboard.atlas.overview import navigation
-from forerun.dashboard.atlas.samples import NEAREST_KIND, UNIFORM_KIND, samples
+from forerun.dashboard.atlas.samples import UNIFORM_KIND, samples
 from forerun.dashboard.desk import Desk
-from forerun.dashboard.html import Markup, Piece, join, table, tag
-from forerun.dashboard.numbers import number
+from forerun.dashboard.html import Markup, Piece, table, tag
+from forerun.dashboard.numbers import number, terms
 from forerun.dashboard.page import paragraph
 
-SHOWN = {NEAREST_KIND: 2, UNIFORM_KIND: 3}
-"""Documents of a bucket on the page; the download has them all."""
-SHOWN_CHARS = 1500  # assumed: of a text on the page
 NEIGHBOURS = 5
 MAP_SIZE, MAP_EDGE = 480, 14
 FINE_FILE = "fine.parquet"
@@ -72,7 +69,7 @@ def content(lab: Lab, book: Book, domain: str, sources: Mapping[str, SourceView]
         *_checks(lab, book, domain),
         *_composition(book, domain, tokens, sources, desk),
         *(_places(lab, book, domain, desk) if book.digest else []),
-        *(_documents(lab, book, domain) if book.digest else []),
+        *(_documents(lab, book, domain, desk) if book.digest else []),
     ]
 
 
@@ -179,53 +176,49 @@ def _map(fine: pa.Table, domain: str) -> str:
     names = fine["domain"].to_pylist()
     span = max(float(np.ptp(x)), float(np.ptp(y)), 1e-9)
     radius = 2 + 9 * np.sqrt(weight / max(float(weight.max()), 1.0))
-    dots = []
-    for index in sorted(range(len(names)), key=lambda index: names[index] == domain):
-        at = [MAP_EDGE + (MAP_SIZE - 2 * MAP_EDGE) * float(value - low) / span for value, low in ((x[index], x.min()), (y[index], y.min()))]
-        style = "s0" if names[index] == domain else "other"
-        title = escape(f"{_shown(names[index])}: {int(weight[index])} documents sampled")
-        dots.append(
-            f'<circle class="point {style}" cx="{at[0]:.1f}" cy="{MAP_SIZE - at[1]:.1f}" r="{radius[index]:.1f}"><title>{title}</title></circle>'
-        )
+    places = [
+        [MAP_EDGE + (MAP_SIZE - 2 * MAP_EDGE) * float(value - low) / span for value, low in ((x[index], x.min()), (y[index], y.min()))]
+        for index in range(len(names))
+    ]
+
+    def dot(index: int, inside: str = "") -> str:
+        left, top = places[index]
+        return f'<circle cx="{left:.0f}" cy="{MAP_SIZE - top:.0f}" r="{radius[index]:.0f}">{inside}</circle>'
+
+    groups = []
+    for name in sorted(set(names), key=lambda name: name == domain):
+        members = [index for index in range(len(names)) if names[index] == name]
+        if name == domain:
+            dots = "".join(dot(index, f"<title>{int(weight[index])} documents sampled</title>") for index in members)
+        else:
+            dots = f"<title>{escape(_shown(name))}</title>" + "".join(dot(index) for index in members)
+        groups.append(f'<g class="point {"s0" if name == domain else "other"}">{dots}</g>')
     words = escape(f"Map of fine clusters, those of {_shown(domain)} marked")
-    return f'<svg viewBox="0 0 {MAP_SIZE} {MAP_SIZE}" class="atlas-map" role="img" aria-label="{words}">{"".join(dots)}</svg>'
+    return f'<svg viewBox="0 0 {MAP_SIZE} {MAP_SIZE}" class="atlas-map" role="img" aria-label="{words}">{"".join(groups)}</svg>'
 
 
 def _shown(name: Any) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]", "?", str(name))
 
 
-def _documents(lab: Lab, book: Book, domain: str) -> list[Piece]:
-    drawn = samples(lab, book)
-    parts: list[Piece] = [tag("h2", "Documents to read")]
-    for quality in range(NUM_QUALITIES - 1, -1, -1):
-        cells = {cell.name for cell in book.cells if cell.domain == domain and cell.quality == quality}
-        rows = [row for row in drawn.filter(pc.is_in(drawn["cell"], pa.array(sorted(cells), pa.string()))).to_pylist()]
-        if not rows:
-            continue
-        shown = [document(row) for kind, most in SHOWN.items() for row in [row for row in rows if row["kind"] == kind][:most]]
-        parts.append(tag("details", tag("summary", f"Q{quality}: {len(shown)} documents"), *shown, open=quality == NUM_QUALITIES - 1))
-    return parts
-
-
-def document(row: Mapping[str, Any]) -> Markup:
-    """One sampled document: how it was chosen, what is known of it, and the beginning of its text, as text."""
-    how = "nearest to its cluster's centre" if row["kind"] == NEAREST_KIND else "drawn at random"
-    facts: list[Piece] = [
-        f"{how}; source {row['source']}, {row.get('source_id', '')}; ",
-        number(row["num_tokens"], "num_tokens"),
-        " tokens",
+def _documents(lab: Lab, book: Book, domain: str, desk: Desk) -> list[Piece]:
+    """Buckets, best first; a script fills those that are opened from the file of samples, whose rows lie by cell."""
+    spans = site_samples.spans(lab, book)
+    file = desk.address(address.file(book, site_samples.FILE))
+    parts = [
+        tag("details", tag("summary", f"Q{cell.quality}: {end - start} documents"), data_documents=f"{start}:{end}", data_file=file)
+        for cell in sorted(book.cells, key=lambda cell: -cell.quality)
+        if cell.domain == domain and (span := spans.get(cell.name))
+        for start, end in [span]
     ]
-    if row.get("quality_score") is not None:
-        facts += ["; quality score ", number(float(row["quality_score"]), "quality_score")]
-    if row.get("domain_cosine") is not None:
-        facts += ["; cosine to centre ", number(float(row["domain_cosine"]), "domain_cosine")]
-    text = row["text"] or ""
-    cut = row.get("cut") or len(text) > SHOWN_CHARS
-    return tag(
-        "article",
-        tag("p", join(facts), class_="soft"),
-        tag("pre", text[:SHOWN_CHARS], *([tag("span", " […]", class_="soft")] if cut else []), dir="ltr"),
-        tag("p", "id ", tag("code", row["id"]), class_="soft"),
-        class_="document",
+    if not parts:
+        return []
+    said = paragraph(
+        f"Of every bucket those nearest to their cluster's centre ({site_samples.NEAREST} at most) and a uniform draw "
+        f"({site_samples.UNIFORM} at most), from ",
+        desk.link("the file of samples", address.file(book, site_samples.FILE)),
+        ".",
+        class_="soft",
     )
+    meanings = terms("num_tokens", "quality_score", "domain_cosine")
+    return [tag("h2", "Documents to read"), said, tag("div", *parts, id="documents", data_terms=meanings)]

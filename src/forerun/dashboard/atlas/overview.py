@@ -160,8 +160,8 @@ def _sources(book: Book, sources: Mapping[str, SourceView], desk: Desk) -> Marku
     heads = [
         "source",
         "licence",
-        "documents read",
-        "documents kept",
+        desk.term("documents read", "num_documents"),
+        desk.term("documents kept", "num_documents"),
         desk.term("tokens", "num_tokens"),
         desk.term("share", "token_share"),
         "remarks",

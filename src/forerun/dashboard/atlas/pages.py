@@ -20,7 +20,7 @@ from forerun.dashboard.atlas import (
 )
 from forerun.dashboard.atlas.attributes import sources_of
 from forerun.dashboard.atlas.book import Book, book_of_manifest, imported_books
-from forerun.dashboard.atlas.decisions import Pair, pairs
+from forerun.dashboard.atlas.decisions import pairs
 from forerun.dashboard.desk import Desk, Page
 from forerun.dashboard.html import Piece, table
 from forerun.dashboard.lab_files import LabFiles
@@ -111,13 +111,7 @@ def _book_pages(files: LabFiles, book: Book) -> Iterator[Page]:
     yield one("contamination.html", f"Contamination of {book.name}", lambda desk: pair_pages.contamination_content(lab, book, desk))
     found = pairs(lab, book)
     yield one("pairs.html", f"Duplicates of {book.name}", lambda desk: pair_pages.content(lab, book, found, desk))
-    for pair in found:
-        yield Page(
-            path=address.pair(book, pair.key),
-            title=_pair_title(pair),
-            content=lambda desk, pair=pair: pair_pages.pair_content(lab, book, pair, desk),
-            scripts=SCRIPT,
-        )
+    yield one("pair.html", f"Pair of {book.name}", lambda desk: pair_pages.pair_content(lab, book, desk))
     for name in sorted({source["name"] for source in book.manifest.get("sources", [])}):
         yield Page(
             path=address.source(book, name),
@@ -128,8 +122,8 @@ def _book_pages(files: LabFiles, book: Book) -> Iterator[Page]:
 
 
 def _index(files: LabFiles, book: Book) -> Mapping[str, Callable[[], bytes]]:
-    """The search index: its head and every shelf of words, made when one of them is asked for."""
-    names = [search.HEAD, search.STARTS, *(f"words/{shelf}.json" for shelf in search.SHELVES)]
+    """The search index, made when one of its files is asked for."""
+    names = (search.HEAD, search.STARTS, search.WORDS)
     return {name: lambda name=name: (search.index(files.lab, book) / name).read_bytes() for name in names}
 
 
@@ -141,10 +135,6 @@ def readers(files: LabFiles, book: Book) -> list[tuple[str, Mapping[str, Any]]]:
         if run.config and run.config.get("data", {}).get("manifest") == book.digest
     ]
     return [(name, config) for _, name, config in sorted(found, key=lambda entry: entry[:2])] if book.digest else []
-
-
-def _pair_title(pair: Pair) -> str:
-    return f"{'Removed' if pair.kind == 'removed' else 'Kept'}: {pair.id[:12]}"
 
 
 def _gone(book: Book) -> list[Piece]:

@@ -1,7 +1,8 @@
-"""Near-duplicates and contamination: both texts side by side, the words that differ marked, scores, and rates from reviews."""
+"""Near-duplicates and contamination: the sampled ones with their scores, and rates from reviews. A script lays both texts side by side."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,13 +13,15 @@ from forerun.base.lab import Lab
 from forerun.dashboard.atlas import address
 from forerun.dashboard.atlas.book import Book
 from forerun.dashboard.atlas.decisions import KEPT, REMOVED, Pair, evidence, histogram, rates, reviews
-from forerun.dashboard.atlas.difference import marked
 from forerun.dashboard.atlas.overview import navigation
 from forerun.dashboard.desk import Desk
 from forerun.dashboard.figure import Figure
 from forerun.dashboard.html import Markup, Piece, table, tag
-from forerun.dashboard.numbers import number
+from forerun.dashboard.numbers import number, terms
 from forerun.dashboard.page import paragraph
+
+PAIRS_FILE, HITS_FILE = "pairs.parquet", "hits.parquet"
+PAIR_NUMBERS = ("containment", "jaccard", "cluster_size", "novel_grams", "novel_words", "comparisons")
 
 
 def content(lab: Lab, book: Book, found: Sequence[Pair], desk: Desk) -> list[Piece]:
@@ -32,7 +35,7 @@ def content(lab: Lab, book: Book, found: Sequence[Pair], desk: Desk) -> list[Pie
     said = reviews(lab, book)
     rows = [
         (
-            desk.link(pair.id[:12], address.pair(book, pair.key)),
+            desk.link(pair.id[:12], address.page(book, "pair.html"), query=f"pair={pair.key}"),
             "removed" if pair.kind == REMOVED else "kept, nearly removed",
             pair.row["source"],
             pair.row["kept_source"],
@@ -91,33 +94,19 @@ def _histogram(scores: np.ndarray) -> Figure:
         y_label="documents removed",
         lines=(Line(x=x, y=y, label="removed documents", style=0),),
     )
-    return Figure(key="containment", chart=chart, interactive=False)
+    return Figure(key="containment", chart=chart, x_term="containment", y_term="num_documents", interactive=False)
 
 
-def pair_content(lab: Lab, book: Book, pair: Pair, desk: Desk) -> list[Piece]:
-    """One pair."""
-    row = pair.row
-    left, right = marked(row["text"] or "", row["kept_text"] or "")
-    facts: list[tuple[Piece, ...]] = [
-        ("decision", "removed: the other document holds it" if pair.kind == REMOVED else "kept: the other document holds too little of it"),
-        (desk.term("containment", "containment"), number(float(row["containment"]), "containment")),
-        (desk.term("jaccard", "jaccard"), number(float(row["jaccard"]), "jaccard")),
-        (desk.term("cluster", "cluster_size"), number(int(row["cluster_size"]), "cluster_size")),
-        *(
-            (name.replace("_", " "), f"{row[name]:,}")
-            for name in ("novel_grams", "novel_words", "comparisons")
-            if row.get(name) is not None
-        ),
-    ]
-    said = reviews(lab, book).get((pair.kind, pair.id), {})
+def pair_content(lab: Lab, book: Book, desk: Desk) -> list[Piece]:
+    """The page of any one pair: a script fills it from the file of pairs with the one its address names."""
+    said: dict[str, dict[str, str]] = {}
+    for (kind, name), judgements in reviews(lab, book).items():
+        said[f"{kind}-{name}"] = judgements
+    file = desk.address(address.file(book, PAIRS_FILE))
     return [
         navigation(book, desk),
-        table(["what", "value"], facts, caption="How it was decided"),
-        *(paragraph(f"{reviewer} says: {judgement}.") for reviewer, judgement in sorted(said.items())),
-        side_by_side(
-            (f"{'Removed' if pair.kind == REMOVED else 'Kept'}: {row['source']}", pair.id, left),
-            (f"{'Holds it' if pair.kind == REMOVED else 'Compared with'}: {row['kept_source']}", row["kept_id"], right),
-        ),
+        tag("div", id="pair", data_file=file, data_reviews=json.dumps(said), data_terms=terms(*PAIR_NUMBERS)),
+        tag("noscript", paragraph("The texts are in ", desk.link("the file of pairs", address.file(book, PAIRS_FILE)), ".")),
     ]
 
 
@@ -130,9 +119,9 @@ def contamination_content(lab: Lab, book: Book, desk: Desk) -> list[Piece]:
             navigation(book, desk),
             paragraph("The folder of the decontamination step is not in this lab, so its decisions cannot be shown."),
         ]
-    by_eval: dict[str, list[Mapping[str, Any]]] = {}
-    for row in table_.to_pylist():
-        by_eval.setdefault(evaluation_of(str(row["item"])), []).append(row)
+    by_eval: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
+    for place, row in enumerate(table_.drop_columns(["text", "item_text"]).to_pylist()):
+        by_eval.setdefault(evaluation_of(str(row["item"])), []).append((place, row))
     counts: dict[str, int] = {}
     for item in flagged["item"].to_pylist():
         counts[evaluation_of(str(item))] = counts.get(evaluation_of(str(item)), 0) + 1
@@ -145,7 +134,7 @@ def contamination_content(lab: Lab, book: Book, desk: Desk) -> list[Piece]:
         parts.append(table(["evaluation", desk.term("documents", "num_documents")], rows, caption="By evaluation"))
     parts += _recall(book)
     for name, hits in sorted(by_eval.items()):
-        parts.append(tag("details", tag("summary", f"{name}: {len(hits)} shown"), *(_hit(row) for row in hits)))
+        parts += [tag("h2", name), *(_hit(place, row, desk.address(address.file(book, HITS_FILE))) for place, row in hits)]
     return parts
 
 
@@ -158,16 +147,17 @@ def evaluation_of(item: str) -> str:
 SHARES = (("item_share", "of the item"), ("paragraph_share", "of the paragraph"), ("document_share", "of the document"))
 
 
-def _hit(row: Mapping[str, Any]) -> Markup:
-    left, right = marked(row["text"] or "", row["item_text"] or "")
+def _hit(place: int, row: Mapping[str, Any], file: str) -> Markup:
+    """One dropped document; a script adds both texts when it is opened."""
     said = [f"{row[name]:.0%} {words}" for name, words in SHARES if row.get(name) is not None] + [f"{row['matched_grams']} shared 13-grams"]
     also = [item for item in row.get("items") or [] if item != row["item"]]
     return tag(
-        "article",
-        paragraph(", ".join(said) + (f"; also {', '.join(map(str, also[:5]))}" if also else ""), class_="soft"),
+        "details",
+        tag("summary", f"{row['source']}: {', '.join(said)}"),
+        *([paragraph(f"Also {', '.join(map(str, also[:5]))}.", class_="soft")] if also else []),
         *([paragraph("The shared words: ", tag("q", row["excerpt"]))] if row.get("excerpt") else []),
-        side_by_side((f"Dropped: {row['source']}", row["id"], left), ("Evaluation item", row["item"], right)),
-        class_="document",
+        data_hit=str(place),
+        data_file=file,
     )
 
 
@@ -180,15 +170,3 @@ def _recall(book: Book) -> list[Piece]:
         if isinstance(part, Mapping) and {"planted", "found"} <= set(part)
     ]
     return [table(["kind of leak", "planted", "found"], rows, caption="Leaks planted to test the rule")] if rows else []
-
-
-def side_by_side(*sides: tuple[str, str, Markup]) -> Markup:
-    """Texts as text, one beside the other."""
-    return tag(
-        "div",
-        *(
-            tag("section", tag("h3", head), tag("p", tag("code", name), class_="soft"), tag("pre", text, dir="ltr"))
-            for head, name, text in sides
-        ),
-        class_="beside",
-    )

@@ -46,7 +46,13 @@ def content(book: Book, runs: Sequence[tuple[str, Mapping[str, Any]]], desk: Des
         (desk.link(name, f"runs/{name}.html"), f"{len(config.get('data', {}).get('mixture', [])) or 'proportional'}")
         for name, config in runs
     ]
-    heads = ["step", "identity", desk.term("documents in", "num_documents"), "documents out", "dropped, with the reason"]
+    heads = [
+        "step",
+        "identity",
+        desk.term("documents in", "num_documents"),
+        desk.term("documents out", "num_documents"),
+        "dropped, with the reason",
+    ]
     return [
         paragraph("What one document went through: ", tag("code", f"forerun data explain {book.key} ID"), class_="lead"),
         navigation(book, desk),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from forerun.base.lab import Lab
 from forerun.dashboard.atlas.book import Book
 from forerun.dashboard.atlas.decisions import Judgement, Pair, pairs, review, reviews
-from forerun.dashboard.atlas.difference import differing
+from forerun.dashboard.atlas.text import differing
 
 WIDTH, MOST_LINES = 100, 24
 ANSWERS: dict[str, Judgement] = {"s": "same", "d": "different", "u": "unsure"}

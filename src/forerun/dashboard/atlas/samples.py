@@ -18,6 +18,7 @@ from forerun.dashboard.atlas.text import Reader
 FILE = "samples.parquet"
 SEARCHED = 20_000  # assumed: uniform draws over all cells; 100 a cell of 200 say a share of 10% to 3 points, and make an index of a few MB
 LEAST_OF_CELL = 20  # assumed: uniform draws of a cell, however many cells there are
+MOST_OF_CELL = 120  # derived: a topic in 10% of a cell is told to 2.7 points by 120 draws; more would make the index larger than the texts
 NEAREST = 8  # assumed: documents nearest to the centre, as many as people read
 MOST_TOKENS = 1024  # assumed: of a text kept; the beginning says what a document is about
 NEAREST_KIND, UNIFORM_KIND = "nearest", "uniform"
@@ -30,7 +31,7 @@ def samples(lab: Lab, book: Book) -> pa.Table:
 
 
 def _drawn(lab: Lab, book: Book) -> pa.Table:
-    uniform = max(SEARCHED // max(len(book.cells), 1), LEAST_OF_CELL)
+    uniform = min(max(SEARCHED // max(len(book.cells), 1), LEAST_OF_CELL), MOST_OF_CELL)
     reader = Reader(lab, book)
     chosen: dict[tuple[str, str], list[tuple]] = {}
     for placed in shards(lab, book, COLUMNS):

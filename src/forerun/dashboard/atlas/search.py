@@ -1,22 +1,27 @@
 """Search by topic: an index of the uniform samples that answers in a few file reads, here and in a browser without a server.
 
-`words/<shelf>.json` holds, for the words of one of 256 shelves, the rows of the samples they occur in, as differences; `search.json`
-the cell and tokens of each row; `search-documents.json` its id and beginning. Names and contrast terms of the domains are searched beside the samples.
+`words.parquet` holds the words in order and, for each, the rows of the samples it occurs in as differences, so a reader takes one
+row group a word. `search.json` holds the cell and tokens of each row and the first word of each row group; `search-documents.parquet`
+a row's id and beginning. Names and contrast terms of the domains are searched beside the samples.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from forerun.base.errors import DataError
-from forerun.base.files import storage_errors, write_atomic
+from forerun.base.files import replacing, write_atomic
 from forerun.base.lab import Lab
 from forerun.dashboard.atlas.address import slug
 from forerun.dashboard.atlas.attributes import made_folder
@@ -25,10 +30,10 @@ from forerun.dashboard.atlas.samples import UNIFORM_KIND, samples
 from forerun.dashboard.atlas.text import words_of
 
 FOLDER = "search"
-HEAD, STARTS = "search.json", "search-documents.json"
+HEAD, STARTS, WORDS = "search.json", "search-documents.parquet", "words.parquet"
 LONGEST_WORD = 32  # assumed: longer runs of letters are no words
-NUM_SHELVES = 256
-SHELVES = tuple(f"{number:02x}" for number in range(NUM_SHELVES))
+GROUP_WORDS, GROUP_STARTS = 2048, 512  # assumed: words, and beginnings of documents, a browser fetches at a time: some 20 KB
+ID_DIGITS = 16  # of a document's id in the list of those found; enough to look it up
 COMMON, COMMON_ROWS = 0.5, 2000  # assumed: a word in more than half of all samples, and of so many, says nothing of a topic
 
 
@@ -83,27 +88,56 @@ def index(lab: Lab, book: Book) -> Path:
     for number, row in enumerate(rows):
         for word in {word for word in words_of(row["text"]) if len(word) <= LONGEST_WORD}:
             postings.setdefault(word, []).append(number)
-    shelves: dict[str, dict[str, list[int]]] = {}
     common = {word for word, found in postings.items() if len(found) > max(COMMON * len(rows), COMMON_ROWS)}
-    for word, found in sorted(postings.items()):
-        if word not in common:
-            shelves.setdefault(shelf(word), {})[word] = [found[0], *(after - before for before, after in zip(found, found[1:]))]
-    with storage_errors(folder):
-        (folder / "words").mkdir(parents=True, exist_ok=True)
-        for name in SHELVES:
-            words = json.dumps(shelves.get(name, {}), separators=(",", ":"), ensure_ascii=False)
-            (folder / "words" / f"{name}.json").write_bytes(words.encode("utf-8", "replace"))  # whole once the head is there, written last
-    write_atomic(folder / STARTS, json.dumps(_starts(rows), separators=(",", ":")).encode())
-    write_atomic(folder / HEAD, json.dumps(_head(book, rows) | {"common": sorted(common)}, separators=(",", ":")).encode())
+    words = sorted(postings.keys() - common)
+    coded = [_coded([postings[word][0], *(after - before for before, after in zip(postings[word], postings[word][1:]))]) for word in words]
+    _write(folder / WORDS, {"word": pa.array(words, pa.string()), "rows": pa.array(coded, pa.binary())}, GROUP_WORDS)
+    starts = [" ".join(row["text"][:300].split())[:120] for row in rows]
+    ids = pa.array([row["id"][:ID_DIGITS] for row in rows], pa.string())
+    _write(folder / STARTS, {"id": ids, "start": pa.array(starts, pa.string())}, GROUP_STARTS)
+    head = _head(book, rows) | {"common": sorted(common), "groups": words[::GROUP_WORDS], "group_words": GROUP_WORDS}
+    write_atomic(folder / HEAD, json.dumps(head, separators=(",", ":")).encode())
     return folder
 
 
-def shelf(word: str) -> str:
-    """The file a word is in, by a hash that a browser computes as well. Source: FNV-1a, 32 bits."""
-    state = 0x811C9DC5
-    for byte in word.encode("utf-8", "surrogatepass"):
-        state = (state ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return f"{state % NUM_SHELVES:02x}"
+def _write(path: Path, columns: dict[str, pa.Array], group: int) -> None:
+    """A table as a browser reads it: parts of it by row group, coded without a dictionary."""
+    coding = {name: "DELTA_LENGTH_BYTE_ARRAY" for name in columns} | ({"word": "DELTA_BYTE_ARRAY"} if "word" in columns else {})
+    with replacing(path) as beside:
+        pq.write_table(
+            pa.table(columns),
+            beside,
+            compression="zstd",
+            compression_level=12,
+            row_group_size=group,
+            use_dictionary=False,
+            column_encoding=coding,
+            store_schema=False,
+        )
+
+
+def _coded(numbers: Sequence[int]) -> bytes:
+    """Whole numbers from 0, seven bits a byte, the lowest first; the last byte of each has its highest bit clear."""
+    out = bytearray()
+    for number in numbers:
+        rest = number
+        while rest > 127:
+            out.append(rest & 127 | 128)
+            rest >>= 7
+        out.append(rest)
+    return bytes(out)
+
+
+def _numbers(coded: bytes) -> Iterator[int]:
+    """What `_coded` was given."""
+    number = shift = 0
+    for byte in coded:
+        number |= (byte & 127) << shift
+        if byte > 127:
+            shift += 7
+        else:
+            yield number
+            number = shift = 0
 
 
 def _head(book: Book, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -117,11 +151,6 @@ def _head(book: Book, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "row_cell": [place[row["cell"]] for row in rows],
         "row_tokens": [row["num_tokens"] for row in rows],
     }
-
-
-def _starts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What is shown of a found document; a file of its own, because the answer does not wait for it."""
-    return {"schema": 1, "id": [row["id"] for row in rows], "start": [" ".join(row["text"][:300].split())[:120] for row in rows]}
 
 
 def names(book: Book, domain: str) -> str:
@@ -179,11 +208,12 @@ def search(folder: Path, topic: str) -> Answer:
 
 def _rows_of(folder: Path, words: Sequence[str]) -> set[int]:
     """Rows that hold every word."""
+    path, head = folder / WORDS, _read_head(folder / HEAD, (folder / HEAD).stat().st_mtime_ns)
     found: set[int] | None = None
     for word in words:
-        path = folder / "words" / f"{shelf(word)}.json"
-        rows = _shelf(path, path.stat().st_mtime_ns).get(word)
-        mine = set(accumulate(rows)) if rows else set()
+        group = bisect_right(head["groups"], word) - 1
+        coded = _group(path, path.stat().st_mtime_ns, group).get(word) if group >= 0 else None
+        mine = set(accumulate(_numbers(coded))) if coded else set()
         found = mine if found is None else found & mine
     return found or set()
 
@@ -193,6 +223,12 @@ def _read_head(path: Path, changed: int) -> dict[str, Any]:
     return json.loads(path.read_bytes())
 
 
-@lru_cache(maxsize=256)
-def _shelf(path: Path, changed: int) -> dict[str, list[int]]:
-    return json.loads(path.read_bytes())
+@lru_cache(maxsize=64)
+def _group(path: Path, changed: int, group: int) -> dict[str, bytes]:
+    """Words of one row group. Raises: DataError when the index cannot be read."""
+    try:
+        with pq.ParquetFile(path) as file:
+            table = file.read_row_group(group)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise DataError(f"{path} cannot be read: {error}", hint="delete its folder; `forerun data atlas` makes it again") from None
+    return dict(zip(table["word"].to_pylist(), table["rows"].to_pylist()))

@@ -57,8 +57,22 @@ def content(lab: Lab, book: Book, source: SourceView, desk: Desk) -> list[Piece]
         table(["what", "stated"], facts, caption="What the source says of itself"),
         _funnel(lab, book, source, desk),
         *([spread] if source.num_documents else []),
-        *([table(["bucket", "tokens", "share"], quality, caption=f"Over {NUM_QUALITIES} quality buckets")] if quality else []),
-        *([table(["domain", "tokens", "share"], domains, caption="Over domains")] if domains else []),
+        *(
+            [
+                table(
+                    ["bucket", desk.term("tokens", "num_tokens"), desk.term("share", "quality_share")],
+                    quality,
+                    caption=f"Over {NUM_QUALITIES} quality buckets",
+                )
+            ]
+            if quality
+            else []
+        ),
+        *(
+            [table(["domain", desk.term("tokens", "num_tokens"), desk.term("share", "token_share")], domains, caption="Over domains")]
+            if domains
+            else []
+        ),
     ]
 
 

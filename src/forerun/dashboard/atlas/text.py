@@ -47,3 +47,10 @@ class Reader:
 def words_of(text: str) -> list[str]:
     """Words in lower case, as a browser makes them too."""
     return WORD.findall(text.lower())
+
+
+def differing(first: str, second: str) -> tuple[list[str], list[str]]:
+    """Words each text has and the other has nowhere, in order, each once."""
+    one, other = words_of(first), words_of(second)
+    mine, theirs = set(one), set(other)
+    return [word for word in dict.fromkeys(one) if word not in theirs], [word for word in dict.fromkeys(other) if word not in mine]

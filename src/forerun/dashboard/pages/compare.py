@@ -75,7 +75,7 @@ def _figure(files: LabFiles) -> Figure | None:
         y_label="held-out loss, nats per token",
         lines=lines,
     )
-    return Figure(key="runs", chart=chart, sources=sources)
+    return Figure(key="runs", chart=chart, x_term="fraction_done", y_term=EVAL, sources=sources)
 
 
 def _index(files: LabFiles) -> bytes:

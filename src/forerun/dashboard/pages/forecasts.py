@@ -97,4 +97,4 @@ def _figure(files: LabFiles) -> Figure | None:
         y_label="above the outcome, %",
         lines=[points, zero, *lines],
     )
-    return Figure(key="scored", chart=chart, interactive=False)
+    return Figure(key="scored", chart=chart, x_term="place", y_term="signed_error", interactive=False)

@@ -98,6 +98,8 @@ def figures(files: LabFiles, name: str, forecast: Mapping[str, Any]) -> list[Fig
     found = [
         Figure(
             key=f"fit-{name}",
+            x_term="fit_compute",
+            y_term=EVAL,
             interactive=False,
             chart=Chart(
                 title=f"From {uses[0]['end']:.3f} at {units.flops(uses[0]['compute'])} the rungs fall to {min(use['end'] for use in uses):.3f}; {forecast['final']['loss']:.3f} is forecast at {units.flops(target)}",
@@ -109,6 +111,8 @@ def figures(files: LabFiles, name: str, forecast: Mapping[str, Any]) -> list[Fig
         ),
         Figure(
             key=f"floor-{name}",
+            x_term="floor",
+            y_term=EVAL,
             interactive=False,
             chart=Chart(
                 title=f"The floor moves the answer from {min(floors.y):.3f} to {max(floors.y):.3f}",
@@ -134,7 +138,7 @@ def figures(files: LabFiles, name: str, forecast: Mapping[str, Any]) -> list[Fig
             y_label="held-out loss, nats per token",
             lines=curves,
         )
-        found.insert(0, Figure(key=f"rungs-{name}", chart=chart, sources=sources))
+        found.insert(0, Figure(key=f"rungs-{name}", chart=chart, x_term="fraction_done", y_term=EVAL, sources=sources))
     return found
 
 
