@@ -1,6 +1,7 @@
 """The corpus of the data bars: text of Debian packages, at most 3 MB of each source, as one Parquet file with text and source.
 
-Documents of 200 to 400,000 characters: shorter ones are mostly redirections that differ in one word.
+Documents of 64 to 400,000 characters: the pipeline drops shorter ones too (`normalize.min_document_bytes`); here most are redirections
+that differ in one word, which any two hash families judge differently.
 
 usage: python benchmarks/data/gather.py FOLDER     writes FOLDER/corpus.parquet; packages stay in FOLDER/downloads/debian
 """
@@ -20,7 +21,7 @@ from forerun.curate.ingest.source import input_files
 from forerun.demo.corpus.gather import gather
 
 CAP_BYTES = 3_000_000
-LEAST_CHARS, MOST_CHARS = 200, 400_000
+LEAST_CHARS, MOST_CHARS = 64, 400_000
 
 
 def main(folder: Path) -> int:

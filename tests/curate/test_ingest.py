@@ -58,7 +58,7 @@ def test_json_lines_give_documents_and_every_odd_line_a_reason(tmp_path):
 
 def test_a_few_invalid_bytes_are_replaced_and_said_many_are_refused(tmp_path):
     (tmp_path / "few.txt").write_bytes((b"a good text with one bad byte \xff in it, and " + b"more " * 20) * 5)
-    (tmp_path / "many.txt").write_bytes(b"\xff\xfe\x80 broken")
+    (tmp_path / "many.txt").write_bytes(b"\x80\xfe\xff broken")
     documents, problems = read(tmp_path)
     assert [(document.name, document.repaired, document.text.count("\ufffd")) for document in documents] == [("few.txt", True, 5)]
     assert [(problem.place, problem.reason) for problem in problems] == [("many.txt", "not_utf8")]
@@ -257,6 +257,44 @@ def test_web_archives_give_pages_and_ready_text_and_name_what_is_neither(tmp_pat
         assert [document.name for document in documents] == ["http://host/2", "http://host/5", "http://host/6"]
         assert "café" in documents[0].text and documents[1].text == "ready text, grüße" and documents[2].text == "Windows “quotes” café"
         assert reasons(problems) == ["http_status_not_200", "not_a_page", "page_without_text"]
+
+
+def http(number: int, head: bytes, body: bytes) -> bytes:
+    """A response record with a head of its own."""
+    payload = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" + head + b"\r\n\r\n" + body
+    return warc_record(number, payload, kind="Response", content="application/http; msgtype=response")
+
+
+def test_a_broken_answer_costs_its_record_and_not_the_archive(tmp_path):
+    packed = gzip.compress(page(2))
+    chunk = f"{len(page(3)):x}".encode()
+    records = [
+        http(1, b"Content-Encoding: gzip", page(1)),  # undone by the crawler, which kept the header
+        http(2, b"Content-Encoding: gzip", packed),
+        http(3, b"Transfer-Encoding: chunked", chunk + b"\r\n" + page(3) + b"\r\n0\r\n\r\n"),
+        http(4, b"Transfer-Encoding: chunked", page(4)),
+        http(5, b"Content-Encoding: br", b"\x0b\x02\x80abc\x03"),
+        http(6, b"Content-Encoding: gzip", b"\x1f\x8b\x08\x00 no gzip"),
+        warc_record(7, b"", kind="Response", content="application/http; msgtype=response"),
+        warc_record(8, page(8)),
+    ]
+    (tmp_path / "x.warc").write_bytes(b"".join(records))
+    documents, problems = read(tmp_path / "x.warc")
+    assert [document.name.rsplit("/", 1)[-1] for document in documents] == ["1", "2", "3", "4", "8"]
+    assert all("The text goes on." in document.text for document in documents)
+    assert reasons(problems) == ["broken_http", "page_without_text", "http_status_not_200"]
+
+
+def test_archives_without_a_record_or_with_unix_lines_stop_the_run_instead_of_reading_as_empty(tmp_path):
+    for data, said in ((warc_record(1, page(1)).replace(b"\r\n", b"\n"), "end in LF"), (b"\n\n\n", "holds no WARC record")):
+        (tmp_path / "x.warc").write_bytes(data)
+        with pytest.raises(DataError, match=said):
+            read(tmp_path / "x.warc")
+
+
+def test_a_page_nested_without_end_is_read_in_time(tmp_path):
+    (tmp_path / "x.html").write_bytes(b"<div>" * 100_000 + b"The text goes on. " * 3)  # the main content takes minutes to find
+    assert read(tmp_path)[0][0].text.startswith("The text goes on.")
 
 
 @pytest.mark.parametrize("cut", [5, 300])

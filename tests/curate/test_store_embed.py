@@ -174,7 +174,8 @@ def test_an_endpoint_that_stays_away_is_named(server, monkeypatch: pytest.Monkey
         (b'{"data": [{"index": 0, "embedding": [1, 2]}, {"index": 1, "embedding": [1]}]}', "answered no embeddings"),
         (b'{"data": [{"index": 0, "embedding": [NaN, 2]}]}', "not finite"),
         (b'{"data": [{"index": 0, "embedding": [1, 2, 3]}]}', "not as many as before"),
-        (b'{"data": []}', "gave 0 vectors for 1 texts"),
+        (b'{"data": []}', "answered no embeddings"),
+        (b'{"data": [{"index": 0, "embedding": [1, 2]}, {"index": 1, "embedding": [1, 2]}]}', "gave 2 vectors for 1 texts"),
     ],
 )
 def test_an_endpoint_that_answers_something_else_is_named(server, raw: bytes, said: str):

@@ -61,8 +61,8 @@ def test_a_build_killed_between_any_two_files_continues_to_the_same_store(tmp_pa
     (killed.store / ".work/runs/000001.part").mkdir()
     (killed.store / ".work/runs/000001.part/tokens.bin").write_bytes(b"half")
     again = StoreWriter(killed, spec(), killed.store / ".work")
-    assert again.has(0)
-    assert not again.has(1)
+    assert again.run_folder(0).is_dir()
+    assert not again.run_folder(1).exists()
     again.add(1, table(documents[1::3]))
     again.add(2, table(documents[2::3]))
     again._cell = _dies_after(3, again._cell)  # type: ignore[method-assign]

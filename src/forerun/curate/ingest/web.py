@@ -12,6 +12,7 @@ from forerun.curate.ingest.source import InputFile
 from forerun.curate.ingest.streams import BrokenFile, plain
 
 PAGES = ("text/html", "application/xhtml+xml")
+KINDS = (WarcRecordType.response, WarcRecordType.conversion, WarcRecordType.resource)
 OK = 200
 
 
@@ -20,13 +21,20 @@ def web_archive(file: InputFile, config: IngestConfig) -> Iterator[Document | Pr
 
     Raises: BrokenFile when the archive is cut inside a record or is none.
     """
-    kinds = WarcRecordType.response | WarcRecordType.conversion | WarcRecordType.resource
+    found = number = 0
     with plain(file.url) as stream:
         try:
-            for number, record in enumerate(ArchiveIterator(stream, record_types=kinds, parse_http=False), 1):
-                yield _one(record, f"{file.name}#{number}", file, config)
+            for record in ArchiveIterator(stream, record_types=WarcRecordType.any_type, parse_http=False):
+                found += 1
+                if "\n" in (record.headers.get("WARC-Type") or ""):  # all of the archive, read as one header
+                    raise BrokenFile(f"{file.url}: header lines end in LF", hint="a WARC file ends them in CR LF: write it again")
+                if record.record_type in KINDS:
+                    number += 1
+                    yield _one(record, f"{file.name}#{number}", file, config)
         except OSError as error:
             raise BrokenFile(f"{file.url} cannot be read as WARC: {error}", hint="fetch the file again") from None
+        if not found and stream.tell():
+            raise BrokenFile(f"{file.url} holds no WARC record", hint="fetch the file again, or state its format")
 
 
 def _one(record: WarcRecord, place: str, file: InputFile, config: IngestConfig) -> Document | Problem:
@@ -40,18 +48,33 @@ def _one(record: WarcRecord, place: str, file: InputFile, config: IngestConfig) 
         raise BrokenFile(f"{file.url} is cut inside record {place}", hint="fetch the file again")
     if record.record_type != WarcRecordType.response:
         return _text(data, record.headers.get("Content-Type") or "text/plain", "", place, uri, config)
-    record.set_bytes_content(data)
-    try:
-        record.parse_http(auto_decode="all")
-        status = record.http_headers.status_code if record.http_headers else None
-        payload = record.reader.read(config.max_document_bytes + 1)
-    except OSError:
+    answer, payload = _answer(data, config.max_document_bytes + 1)
+    if answer is None:
         return Problem(place, "broken_http", declared)
-    if status != OK:
+    if answer.http_headers is None or answer.http_headers.status_code != OK:
         return Problem(place, "http_status_not_200", declared)
     if len(payload) > config.max_document_bytes:
         return Problem(place, "too_long", len(payload))
-    return _text(payload, record.http_content_type or "text/html", record.http_charset or "", place, uri, config)
+    return _text(payload, answer.http_content_type or "text/html", answer.http_charset or "", place, uri, config)
+
+
+def _answer(data: bytes, most: int) -> tuple[WarcRecord | None, bytes]:
+    """The HTTP answer in a record and its body, read apart from the archive, which a broken one must not spoil; None when it is broken.
+
+    Many archives keep headers of encodings that they have undone: where decoding fails and the body is a page as it stands, that counts.
+    """
+    for decode in ("all", "none"):
+        answer = WarcRecord()
+        answer.record_type, answer.is_http = WarcRecordType.response, True
+        answer.set_bytes_content(data)
+        try:
+            answer.parse_http(auto_decode=decode)
+            body = answer.reader.read(most)
+        except OSError:
+            continue
+        if decode == "all" or body.lstrip()[:1] == b"<":
+            return answer, body
+    return None, b""
 
 
 def _text(data: bytes, content_type: str, charset: str, place: str, uri: str, config: IngestConfig) -> Document | Problem:

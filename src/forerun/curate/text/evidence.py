@@ -54,6 +54,6 @@ def hits(table: pa.Table, contaminated: pa.Table, items: pa.Table) -> pa.Table:
 
 def _with_texts(rows: pa.Table, key: str, name: str, table: pa.Table) -> pa.Table:
     """`rows` with the text of the document each names in column `key`, cut to `MOST_CHARS`."""
-    ids = table["id"].cast(pa.string()).combine_chunks()
-    text = table["text"].take(pc.index_in(rows[key].cast(pa.string()), ids))
-    return rows.append_column(name, pc.utf8_slice_codeunits(text.cast(pa.string()), 0, MOST_CHARS))
+    place = pc.index_in(rows[key].cast(pa.string()), table["id"].cast(pa.string()).combine_chunks()).to_pylist()
+    texts = [None if row is None else table["text"][row].as_py()[:MOST_CHARS] for row in place]  # one by one: a text may have 64 MiB
+    return rows.append_column(name, pa.array(texts, pa.string()))

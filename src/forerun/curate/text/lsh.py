@@ -26,7 +26,7 @@ def components(keys: NDArray[np.uint64], has_text: NDArray[np.bool_]) -> NDArray
     parents = np.arange(keys.shape[1])
     members = np.flatnonzero(has_text)
     for band in keys:
-        order = members[np.argsort(band[members], kind="stable")]
+        order = members[np.argsort(band[members])]
         _join(parents, *_star(order, band))
     return _roots(parents)
 
@@ -39,8 +39,8 @@ def components_of(first: NDArray[np.int64], second: NDArray[np.int64], num_docum
 
 
 def links(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The star links of one band over documents numbered from 0: every later member of a bucket to its first."""
-    return _star(np.argsort(keys, kind="stable"), keys)
+    """The star links of one band over documents numbered from 0: every member of a bucket to its smallest."""
+    return _star(np.argsort(keys), keys)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -57,15 +57,19 @@ def _keys(signature, bands, rows):
 
 @numba.njit(cache=True, nogil=True)
 def _star(order, keys):
-    """`order` sorts the keys and keeps the order of documents among equal ones, so a bucket's first is its smallest."""
+    """Links of runs of equal keys. `order` sorts the keys; how it orders equal ones does not matter."""
     first, second = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
-    count, anchor = 0, 0
-    for place in range(1, len(order)):
-        if keys[order[place]] == keys[order[anchor]]:
-            first[count], second[count] = order[anchor], order[place]
-            count += 1
-        else:
-            anchor = place
+    count, begin = 0, 0
+    while begin < len(order):
+        smallest, end = order[begin], begin + 1
+        while end < len(order) and keys[order[end]] == keys[order[begin]]:
+            smallest = min(smallest, order[end])
+            end += 1
+        for place in range(begin, end):
+            if order[place] != smallest:
+                first[count], second[count] = smallest, order[place]
+                count += 1
+        begin = end
     return first[:count], second[:count]
 
 
