@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -11,6 +13,7 @@ import time
 import urllib.request
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
+from urllib.parse import urljoin
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">\u202eabc"\'><b id=bold>'
@@ -64,16 +67,34 @@ def until(page, expression: str, timeout_s: float = 20.0) -> None:
 
 
 def settle(page, timeout_s: float = 30.0) -> None:
-    """Scroll through a page until every figure has come alive and has its rows."""
+    """Scroll through a page until every figure has come alive and has its rows. A figure wakes 400 pixels before it is in view."""
     deadline = time.monotonic() + timeout_s
     while True:
         left = page.evaluate(
             """async () => {
-                for (let y = 0; y < document.body.scrollHeight; y += 600) { scrollTo({ top: y, behavior: 'instant' }); await new Promise((done) => setTimeout(done, 25)); }
+                const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+                const waiting = () => [...document.querySelectorAll('figure[data-figure]')].filter((figure) => figure.dataset.live !== 'rows');
+                for (const figure of waiting()) { figure.scrollIntoView({ behavior: 'instant' }); await frame(); }
+                for (let tries = 0; tries < 50 && waiting().length; tries += 1) await new Promise((done) => setTimeout(done, 10));
                 scrollTo({ top: 0, behavior: 'instant' });
-                return [...document.querySelectorAll('figure[data-figure]')].filter((figure) => figure.dataset.live !== 'rows').map((figure) => figure.id);
+                return waiting().map((figure) => figure.id);
             }"""
         )
         if not left:
             return
         assert time.monotonic() < deadline, f"figures that did not come alive: {left}"
+
+
+def paths_of(url: str) -> list[str]:
+    """Every page of a site that links lead to, found by following them; each must be there."""
+    seen, todo = {"/index.html"}, ["/index.html"]
+    while todo:
+        here = todo.pop()
+        with urllib.request.urlopen(url + here, timeout=60) as answer:
+            content = answer.read().decode("utf-8")
+        for link in re.findall(r'href="([^"#?]+)', content):
+            path = urljoin(here, html.unescape(link))
+            if path.endswith(".html") and path not in seen:
+                seen.add(path)
+                todo.append(path)
+    return sorted(seen)

@@ -161,6 +161,10 @@ def _trained(lab: Lab, run: RunConfig, name: str, registration: Registration | N
             journal.log(step, row | ({words: 1.0} if words else {}))
         for share in (0.5, 1.0):
             counts = {"valid_by_expert": [900, 1100, *[1000] * 14], "dropped_by_expert": [0, 30, *[1] * 14]}
+            counts |= {
+                "valid_by_layer_and_expert": [[450, 550, *[500] * 14]] * 2,
+                "dropped_by_layer_and_expert": [[0, 0, *[1] * 14], [0, 30, *[0] * 14]],
+            }
             journal.event("drops", round(share * run.train.num_steps), num_steps=10, **counts)
         journal.event("sample", run.train.num_steps, prompt=f"The moon {words}", text=f"is far away {words}")
         journal.event("finished", run.train.num_steps)

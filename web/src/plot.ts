@@ -1,7 +1,7 @@
 import uPlot from "uplot";
 import { Curve } from "./curve";
 import { element } from "./element";
-import { shown } from "./numbers";
+import { count, shown } from "./numbers";
 
 export interface PlotLine {
   label: string;
@@ -171,7 +171,7 @@ export class Plot {
         scales: { x: { time: false, distr: this.spec.logX ? 3 : 1, auto: false, min: low, max: high }, y: { auto: true } },
         axes: [
           { ...axis, label: this.spec.x, labelSize: 24, size: 34 },
-          { ...axis, label: this.spec.y, labelSize: 24, size: 58, values: (_plot, ticks) => ticks.map((tick) => shown(tick)) },
+          { ...axis, label: this.spec.y, labelSize: 24, size: 58, values: (_plot, ticks) => ticks.map((tick) => (Math.abs(tick) >= 10_000 ? count(tick) : shown(tick))) },
         ],
         series,
         bands,

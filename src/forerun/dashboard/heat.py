@@ -8,11 +8,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forerun.base.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH
+from forerun.base.chart import BOTTOM, RIGHT, TOP, WIDTH
 from forerun.dashboard.html import Markup, tag, text
 from forerun.dashboard.numbers import digits, hover
 
 ROW_HEIGHT, MAX_LABELS, NUM_SHADES = 26, 8, 9
+LETTER_WIDTH, LONGEST_LABEL, LABEL_ROOM = (
+    7.2,
+    32,
+    236,
+)  # measured: a letter of the ticks is 7 units wide on average, in the widest usual font
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +51,8 @@ class HeatMap:
     def render(self, csv_link: str, rows_root: str = "") -> Markup:
         """`<figure>` with the finding, the map, its scale and its table."""
         low, high = self._limits()
-        scale = tag("p", f"Light {low:.4g} to dark {high:.4g}. ", self.y_label, " by ", self.x_label, ".", class_="soft")
+        said = f"{self.y_label[:1].upper()}{self.y_label[1:]} by {self.x_label}: light is {low:.4g}, dark {high:.4g}."
+        scale = tag("p", said, class_="soft")
         link = tag("p", tag("a", "numbers (CSV)", href=csv_link, aria_label=f"numbers of {self.key} (CSV)"), class_="links")
         head = tag("tr", tag("th", self.y_label, scope="col"), *(tag("th", name, scope="col") for name in self.columns))
         body = [
@@ -69,12 +75,12 @@ class HeatMap:
         return low, high if high > low else low + 1.0
 
     def _svg(self, low: float, high: float) -> str:
-        width = (WIDTH - LEFT - RIGHT - 60) / max(len(self.columns), 1)
-        left, bottom = LEFT + 60, TOP + ROW_HEIGHT * len(self.rows)
+        left = min(LABEL_ROOM, 16 + round(LETTER_WIDTH * max((len(name[:LONGEST_LABEL]) for name in self.rows), default=0)))
+        width, bottom = (WIDTH - left - RIGHT) / max(len(self.columns), 1), TOP + ROW_HEIGHT * len(self.rows)
         parts = []
         for r, (name, row) in enumerate(zip(self.rows, self.values)):
             y = TOP + ROW_HEIGHT * r
-            parts.append(f'<text x="{left - 8}" y="{y + 17}" class="tick" text-anchor="end">{text(name[:22])}</text>')
+            parts.append(f'<text x="{left - 8}" y="{y + 17}" class="tick" text-anchor="end">{text(_short(name, LONGEST_LABEL))}</text>')
             for c, value in enumerate(row):
                 if math.isfinite(value):
                     shade = round(min(max((value - low) / (high - low), 0.0), 1.0) * (NUM_SHADES - 1))
@@ -85,8 +91,14 @@ class HeatMap:
         stride = max(1, math.ceil(len(self.columns) / MAX_LABELS))
         for c in range(0, len(self.columns), stride):
             x = left + (c + 0.5) * width
-            parts.append(f'<text x="{x:.1f}" y="{bottom + 16}" class="tick" text-anchor="middle">{text(self.columns[c][:14])}</text>')
+            parts.append(
+                f'<text x="{x:.1f}" y="{bottom + 16}" class="tick" text-anchor="middle">{text(_short(self.columns[c], 14))}</text>'
+            )
         middle = (left + WIDTH - RIGHT) / 2
         parts.append(f'<text x="{middle:.0f}" y="{bottom + 36}" class="axis" text-anchor="middle">{text(self.x_label)}</text>')
         height = bottom + BOTTOM
         return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{text(self.title)}. Numbers in the table below.">{"".join(parts)}</svg>'
+
+
+def _short(name: str, most: int) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"

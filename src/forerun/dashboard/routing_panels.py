@@ -1,4 +1,4 @@
-"""How evenly a run's experts work: load and drops by layer over the run, and by expert at its evaluations."""
+"""How evenly a run's experts work: load and drops by layer over the run, by expert at its evaluations, and by both at the newest."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from forerun.dashboard.heat import HeatMap
 from forerun.dashboard.run_view import RunView
 
 NUM_COLUMNS = 24  # assumed: stretches of a heat map that still have room for a number in the table
+MOST_EXPERTS = 64  # assumed: columns one can still tell apart; more experts share them, neighbours together
 NUM_EVENTS = 12  # assumed: evaluations shown of the many there are, evenly spread
 LAYER = re.compile(r"(load_imbalance|drop_fraction)/layer_(\d+)")
 
@@ -68,6 +69,7 @@ def expert_maps(run: RunView) -> list[HeatMap]:
     columns, rows = [str(expert) for expert in range(len(valid[0]))], [f"step {event['step']}" for event in events]
     busiest, worst = int(np.argmax(loads[-1])), int(np.argmax(shares[-1]))
     maps = [
+        *_layers_by_experts(events[-1]),
         HeatMap(
             key="expert-load",
             title=f"Expert {busiest} has {loads[-1][busiest]:.2f} times the mean load at step {events[-1]['step']}; expert {int(np.argmin(loads[-1]))} {loads[-1].min():.2f}",
@@ -78,7 +80,7 @@ def expert_maps(run: RunView) -> list[HeatMap]:
             values=[row.tolist() for row in loads],
             term="load_over_mean",
             low=0.0,
-        )
+        ),
     ]
     if any(lost.any() for lost in dropped):
         maps.append(
@@ -95,6 +97,53 @@ def expert_maps(run: RunView) -> list[HeatMap]:
             )
         )
     return maps
+
+
+def _layers_by_experts(event: dict[str, Any]) -> list[HeatMap]:
+    """Drops, and load, of every expert in every layer since the evaluation before; neighbours share a column where there are many."""
+    valid, dropped = (_table(event.get(f"{what}_by_layer_and_expert")) for what in ("valid", "dropped"))
+    if valid is None or dropped is None or valid.shape != dropped.shape:
+        return []
+    width = math.ceil(valid.shape[1] / MOST_EXPERTS)
+    starts = np.arange(0, valid.shape[1], width)
+    valid, dropped = (np.add.reduceat(counts, starts, axis=1) for counts in (valid, dropped))
+    columns = [str(first) if width == 1 else f"{first}-{min(first + width, len(starts) * width) - 1}" for first in starts.tolist()]
+    rows = [f"layer {layer}" for layer in range(len(valid))]
+    shares, loads = dropped / np.maximum(valid, 1), valid / np.maximum(valid.mean(1, keepdims=True), 1e-9)
+    (layer, expert), (busy, most) = (np.unravel_index(int(np.argmax(values)), values.shape) for values in (shares, loads))
+    common = {"x_label": "expert" if width == 1 else "experts", "columns": columns, "rows": rows, "low": 0.0}
+    maps = [
+        HeatMap(
+            key="layer-expert-load",
+            title=f"Expert {columns[most]} of layer {busy} is the busiest: {loads[busy, most]:.2f} times its layer's mean before step {event['step']}",
+            y_label="load over the layer's mean",
+            values=loads.tolist(),
+            term="load_over_mean",
+            **common,
+        )
+    ]
+    if dropped.any():
+        maps.insert(
+            0,
+            HeatMap(
+                key="layer-expert-drops",
+                title=f"Expert {columns[expert]} of layer {layer} loses the largest share: {shares[layer, expert]:.2%} before step {event['step']}",
+                y_label="share dropped",
+                values=shares.tolist(),
+                term="drop_fraction",
+                **common,
+            ),
+        )
+    return maps
+
+
+def _table(counts: Any) -> np.ndarray | None:
+    """Counts by layer and expert; None for anything else, since any writer may log events of this kind."""
+    try:
+        table = np.asarray(counts, np.float64)
+    except (TypeError, ValueError):
+        return None
+    return table if table.ndim == 2 and table.size and np.isfinite(table).all() else None
 
 
 def _counts(event: dict[str, Any]) -> bool:

@@ -40,6 +40,8 @@ class DropCount:
             "valid_by_layer": sums["load"].sum(1),
             "dropped_by_expert": sums["dropped"].sum(0),
             "valid_by_expert": sums["load"].sum(0),
+            "dropped_by_layer_and_expert": sums["dropped"],
+            "valid_by_layer_and_expert": sums["load"],
             "dropped_by_sender": sums["dropped_by_sequence"].sum(0).reshape(self._senders, -1).sum(1),
             "valid_by_sender": valid_of * sums["valid_by_sequence"].reshape(self._senders, -1).sum(1),
             "dropped_by_position": sums["dropped_by_position"].sum(0),

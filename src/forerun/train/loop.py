@@ -63,7 +63,6 @@ class _Pending:
     step: int
     report: StepReport
     fetched: Fetched
-    started: float
 
 
 def train(
@@ -191,10 +190,13 @@ class _Run:
         evals, saves = moments(config, config.eval.every_fraction), moments(config, config.checkpoint.every_fraction)
         evaluation: dict[str, float] = {}
         pending: _Pending | None = None
-        word, stopped_by = "", list[str]()
+        word, stopped_by, clock = "", list[str](), time.perf_counter()
 
-        def settle(finished: _Pending, now: float) -> None:
-            row = rows.row(finished.report, step_time_s=now - finished.started, learning_factor=factors[finished.step - 1])
+        def settle(finished: _Pending) -> None:
+            nonlocal clock
+            jax.block_until_ready(finished.report)
+            began, clock = clock, time.perf_counter()  # a step is handed over while the one before runs: it begins where that one ended
+            row = rows.row(finished.report, step_time_s=clock - began, learning_factor=factors[finished.step - 1])
             row |= {"loader_wait_s": finished.fetched.wait_s, "loader_occupancy": finished.fetched.occupancy}
             journal.log(finished.step, row)
             if drops is not None:
@@ -222,15 +224,13 @@ class _Run:
         ):
             for fetched in loader:
                 pulse.phase("step", fetched.step)
-                started = time.perf_counter()
                 state, report = step_fn(state, model_batch(fetched.batch, self.mesh))
                 if pending is not None:
-                    settle(pending, started)
+                    settle(pending)
                 done = fetched.step + 1
-                pending = _Pending(done, report, fetched, started)
+                pending = _Pending(done, report, fetched)
                 if done in evals or done in saves or done == last:
-                    jax.block_until_ready(report)
-                    settle(pending, time.perf_counter())
+                    settle(pending)
                     pending = None
                 if done in evals or done == last:
                     pulse.phase("evaluate", done)
@@ -243,8 +243,7 @@ class _Run:
                         journal.event("sample", done, **sample)
                     word = self.on_eval(done, evaluation) if self.on_eval else ""
                 if stopped_by and pending is not None:
-                    jax.block_until_ready(report)
-                    settle(pending, time.perf_counter())
+                    settle(pending)
                     pending = None
                 if done in saves or done == last or stopped_by:
                     pulse.phase("save", done)
@@ -255,6 +254,8 @@ class _Run:
                         journal.log(done, {"checkpoint_time_s": blocked_s})
                 if stopped_by:
                     break
+                if pending is None:
+                    clock = time.perf_counter()  # after evaluating and saving, which no step's time holds
             pulse.phase("finish", last)
             outcome = checkpoints.finish()
             saved(outcome)

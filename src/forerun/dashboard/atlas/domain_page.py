@@ -160,6 +160,11 @@ def _places(lab: Lab, book: Book, domain: str, desk: Desk) -> list[Piece]:
         for name, share in neighbours(fine, domain)[:NEIGHBOURS]
     ]
     explained = float((pq.read_schema(folder_of(lab, book) / FINE_FILE).metadata or {}).get(b"explained", b"nan"))
+    own = fine.filter(pc.equal(fine["domain"], domain))
+    drawn, all_drawn = (pc.sum(part["num_sampled"]).as_py() or 0 for part in (own, fine))
+    finding = (
+        f"{own.num_rows} of {fine.num_rows} fine clusters are of this domain, with {drawn / max(all_drawn, 1):.0%} of the documents sampled"
+    )
     words = f"Fine clusters on their two leading axes, which hold {explained:.0%} of their spread; area says documents, dark ones are of this domain."
     return [
         *(
@@ -167,7 +172,7 @@ def _places(lab: Lab, book: Book, domain: str, desk: Desk) -> list[Piece]:
             if near
             else []
         ),
-        tag("figure", tag("figcaption", words), Markup(_map(fine, domain)), id="map"),
+        tag("figure", tag("figcaption", tag("strong", finding), paragraph(words, class_="soft")), Markup(_map(fine, domain)), id="map"),
     ]
 
 

@@ -135,7 +135,8 @@ def _row(book: Book, domain: str, parts: Mapping[str, int], epochs: list[float] 
     if parts:
         largest = sorted(parts.items(), key=lambda part: -part[1])
         words = [
-            join((desk.link(name, address.source(book, name)), f" {_percent(part, tokens)}")) for name, part in largest[:SHOWN_SOURCES]
+            join((desk.link(name, address.source(book, name)), " ", number(part / tokens, "token_share", _percent(part, tokens))))
+            for name, part in largest[:SHOWN_SOURCES]
         ]
         more = f", {len(largest) - SHOWN_SOURCES} more" if len(largest) > SHOWN_SOURCES else ""
         row.append(join([piece for word in words for piece in (", ", word)][1:] + [more]))

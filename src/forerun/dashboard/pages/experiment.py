@@ -11,7 +11,7 @@ from forerun.dashboard.html import Piece, table, tag
 from forerun.dashboard.lab_files import LabFiles, Promise
 from forerun.dashboard.markdown import markdown
 from forerun.dashboard.numbers import number
-from forerun.dashboard.page import paragraph, region, state
+from forerun.dashboard.page import minute, paragraph, region, state
 from forerun.dashboard.panels import band_figure
 
 FIELDS = ("hypothesis", "falsified_by", "metric", "metric_definition", "baseline", "success", "valid_if", "already_seen", "owner")
@@ -35,7 +35,7 @@ def listed(files: LabFiles, desk: Desk) -> list[Piece]:
         (
             desk.link(promise.name, f"experiments/{promise.name}.html"),
             promise.text["kind"],
-            promise.time,
+            minute(promise.time),
             state(promise.answer),
             promise.closing["outcome"] if promise.closing else "never closed",
         )
@@ -104,7 +104,7 @@ def _promise(promise: Promise) -> list[Piece]:
         if promise.body.get(name)
     ]
     return [
-        table(["field", "as promised"], rows, caption=f"Promise {promise.id}, registered {promise.time}"),
+        table(["field", "as promised"], rows, caption=f"Promise {promise.id}, registered {minute(promise.time)}"),
         table(["what", "SHA-256 or commit"], digests, caption="Frozen with it"),
     ]
 

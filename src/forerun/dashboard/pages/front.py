@@ -12,7 +12,7 @@ from forerun.dashboard.desk import Desk, Page
 from forerun.dashboard.html import Markup, Piece, table, tag
 from forerun.dashboard.lab_files import LabFiles, Promise
 from forerun.dashboard.numbers import number
-from forerun.dashboard.page import paragraph, region, state
+from forerun.dashboard.page import minute, paragraph, region, state
 from forerun.dashboard.panels import EVAL, band_figure
 from forerun.dashboard.run_view import RunView
 from forerun.registry.calibration import wilson
@@ -30,6 +30,7 @@ def front(files: LabFiles, desk: Desk) -> list[Piece]:
     forecast = files.forecast_of(confirmatory[0]) if confirmatory else None
     problems = tag("ul", *(tag("li", problem) for problem in files.problems))
     return [
+        region("glance", _glance(files, desk)),
         region("now", *_running(files, desk)),
         region("newest", *stories[:1]),
         desk.draw(band_figure(files.run_of(confirmatory[0]), forecast, key="newest-promise")) if forecast else "",
@@ -38,6 +39,19 @@ def front(files: LabFiles, desk: Desk) -> list[Piece]:
         region("runs", tag("h2", "Runs"), _runs(files, desk)),
         region("problems", *([tag("h2", "Files that cannot be read"), problems] if files.problems else [])),
     ]
+
+
+def _glance(files: LabFiles, desk: Desk) -> Markup:
+    """Counts of what the lab has promised and how it ended."""
+    counts = Counter(promise.answer for promise in files.promises)
+    answers = (desk.fact(word, counts.get(word, 0), "num_promises") for word in ("open", "kept", "missed", "undecided", "deviated"))
+    return tag(
+        "dl",
+        desk.fact("runs", len(files.runs), "num_runs"),
+        desk.fact("promises", len(files.promises), "num_promises"),
+        *answers,
+        class_="facts",
+    )
 
 
 def _running(files: LabFiles, desk: Desk) -> list[Piece]:
@@ -72,7 +86,9 @@ def _story(files: LabFiles, promise: Promise, desk: Desk) -> Markup:
         tag("h2", desk.link(promise.text["title"], f"experiments/{promise.name}.html")),
         paragraph(promise.text["hypothesis"], class_="lead"),
         paragraph(
-            f"Before launch, on {promise.time}, the lab promised that {metric} would end at ",
+            f"Before launch, on {minute(promise.time)}, the lab promised that ",
+            desk.term(metric, metric),
+            " would end at ",
             number(prediction["point"], metric, f"{prediction['point']:.4f}"),
             ", and with 90% confidence between ",
             number(prediction["low90"], "interval90", f"{prediction['low90']:.4f}"),
@@ -82,21 +98,18 @@ def _story(files: LabFiles, promise: Promise, desk: Desk) -> Markup:
             *trained,
         ),
         paragraph(state(promise.answer), " ", promise.words),
+        class_="card",
     )
 
 
 def _promises(files: LabFiles, desk: Desk) -> list[Piece]:
-    counts = Counter(promise.answer for promise in files.promises)
-    facts = [desk.fact(word, counts.get(word, 0), "num_promises") for word in ("open", "kept", "missed", "undecided", "deviated")]
     never = [promise for promise in files.promises if promise.closing is None]
     listed: list[Piece] = []
     for promise in never:
         listed += [", " if listed else "", desk.link(promise.name, f"experiments/{promise.name}.html")]
     return [
-        tag("h2", "Promises"),
-        tag("dl", desk.fact("registered", len(files.promises), "num_promises"), *facts, class_="facts"),
-        paragraph("Never closed: ", *(listed or ["none"]), "."),
-        tag("h3", "Calibration"),
+        tag("h2", "Calibration"),
+        paragraph("Promises never closed: ", *(listed or ["none"]), "."),
         _calibration(files),
     ]
 

@@ -58,7 +58,7 @@ def _section(files: LabFiles, name: str, forecast: Mapping[str, Any], desk: Desk
             " of the big run's compute, and what they say about it.",
             class_="lead",
         ),
-        *(desk.draw(figure) for figure in figures(files, name, forecast)),
+        tag("div", *(desk.draw(figure) for figure in figures(files, name, forecast)), class_="figures"),
         table(
             [
                 "rung",

@@ -47,7 +47,7 @@ def content(files: LabFiles, run: RunView, desk: Desk) -> list[Piece]:
             tag("span", data_live_note=True),
             class_="links",
         ),
-        *(desk.draw(figure) for figure in panels(files, run)),
+        tag("div", *(desk.draw(figure) for figure in panels(files, run)), class_="figures"),
         region("checks", *_checks(report), *_causes(report)),
         region("lineage", *_lineage(run, desk)),
         region("samples", *_samples(run)),
