@@ -1,6 +1,6 @@
 """Checkpoints a run can trust: orbax writes the arrays, our manifest says what they must be, to the bit.
 
-orbax restores flipped bytes and other dtypes without a word, so every array carries a SHA-256 here and is checked on restore;
+orbax restores flipped bytes and other dtypes without a word, so every array carries a digest here and is checked on restore;
 a checkpoint without a manifest is half-written and does not exist.
 """
 
@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +22,8 @@ import numpy as np
 
 from forerun.base.errors import CheckpointError, StorageError
 from forerun.base.files import storage_errors, write_json
-from forerun.optim.paths import path_of
 from forerun.parallel.mesh import placed
+from forerun.train.snapshot import Snapshot, described, shapes
 
 MANIFEST = "checkpoint.json"
 
@@ -79,6 +77,7 @@ class Checkpoints:
         self.folder, self._config_digest = folder, config_digest
         self._num_rolling, self._milestones, self._timeout_s = max(1, num_rolling), milestones, timeout_s
         self._orbax = ocp.StandardCheckpointer(multiprocessing_options=_alone(jax.process_index(), jax.process_count()))
+        self._snapshot = Snapshot()
         self._writing: threading.Thread | None = None
         self._writing_step, self._began = 0, 0.0
         self._outcome: Outcome | None = None
@@ -92,7 +91,7 @@ class Checkpoints:
         started = time.perf_counter()
         before = self.finish()
         if self._writing is None:
-            arrays = jax.tree.map(lambda leaf: np.array(leaf, order="C"), state)
+            arrays = self._snapshot.take(state)
             self._writing_step, self._began = step, started
             self._writing = threading.Thread(target=self._write, args=(arrays, step), name="forerun-checkpoint", daemon=True)
             self._writing.start()
@@ -131,10 +130,8 @@ class Checkpoints:
                 self._orbax.save((place / "arrays").absolute(), arrays)
                 self._orbax.wait_until_finished()
             role = "forever" if step in self._milestones else "rolling"
-            described = dict(_described(arrays))
-            write_json(
-                place / MANIFEST, {"schema": 1, "step": step, "role": role, "config_digest": self._config_digest, "arrays": described}
-            )
+            manifest = {"schema": 1, "step": step, "role": role, "config_digest": self._config_digest, "arrays": dict(described(arrays))}
+            write_json(place / MANIFEST, manifest)
             if role == "forever":
                 self._restore(step, arrays)
             self._forget_old()
@@ -183,7 +180,7 @@ class Checkpoints:
         def read() -> None:
             try:
                 arrays = self._restore(step, like)
-                outcome.append(arrays if shardings is not None else jax.tree.map(jax.numpy.asarray, arrays))
+                outcome.append(arrays if shardings is not None else jax.device_put(arrays))
             except CheckpointError as error:
                 outcome.append(error)
 
@@ -206,7 +203,7 @@ class Checkpoints:
             expected = manifest["arrays"]
         except (ValueError, KeyError) as error:
             raise CheckpointError(f"{place}: its manifest cannot be read: {error}", hint="an older checkpoint is used") from None
-        wanted = dict(_shapes(like))
+        wanted = dict(shapes(like))
         held = {name: (tuple(entry["shape"]), entry["dtype"]) for name, entry in expected.items()}
         if wanted != held:
             name = next(iter(sorted(set(wanted.items()) ^ set(held.items()))))[0]
@@ -220,8 +217,8 @@ class Checkpoints:
             raise CheckpointError(
                 f"{place}: arrays cannot be read: {str(error).splitlines()[0][:200]}", hint="an older checkpoint is used"
             ) from None
-        for name, entry in _described(arrays):
-            if entry["sha256"] != expected[name]["sha256"]:
+        for name, entry in described(arrays):
+            if entry["xxh3_128"] != expected[name].get("xxh3_128"):
                 raise CheckpointError(f"{place}: array {name} has changed since it was saved", hint="an older checkpoint is used")
         return arrays
 
@@ -256,21 +253,3 @@ def _in_words(error: Exception, place: Path) -> str:
         if os.strerror(number) in text and not isinstance(error, StorageError):
             return f"cannot write {place}: {os.strerror(number)}"
     return f"{type(error).__name__}: {text}".splitlines()[0][:300]
-
-
-def _described(arrays: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    for key_path, leaf in jax.tree_util.tree_flatten_with_path(arrays)[0]:
-        array = np.asarray(leaf, order="C")
-        yield (
-            path_of(key_path),
-            {
-                "shape": list(array.shape),
-                "dtype": str(array.dtype),
-                "sha256": hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest(),
-            },
-        )
-
-
-def _shapes(tree: Any) -> Iterator[tuple[str, tuple[tuple[int, ...], str]]]:
-    for key_path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        yield path_of(key_path), (tuple(leaf.shape), str(leaf.dtype))

@@ -105,6 +105,8 @@ def expected_flops(config: RunConfig) -> dict[str, float]:
         step[name] = train.batch_tokens * flops * (TRAIN_OVER_FORWARD + again)
     step["head"] = train.batch_tokens * around
     step["attention"] = _attention_flops(config)
+    if model.num_experts:  # gradients of the combine weights: each row of an expert with the gradient of its token
+        step["combine"] = 2.0 * train.batch_tokens * model.top_k * model.d_latent * (model.num_layers - model.num_dense_layers)
     step["newton_schulz"] = sum(_newton_schulz_flops(config)) if config.optim.recipe != "adamw" else 0.0
     return step
 
