@@ -122,11 +122,15 @@ def test_one_unreadable_file_is_a_line_on_the_front_page_and_stops_nothing(lab, 
     (lab.forecasts / "bad.json").write_text('{"curve": 5}')
     lab.manifests.mkdir()
     (lab.manifests / "bad.json").write_text("[1]")
+    (lab.forecasts / "list.json").write_text("[]")
+    (lab.manifests / "odd.json").write_text('{"name": 3, "cells": [{"name": "a"}], "held_out": []}')
+    (lab.runs / "listed").mkdir()
+    (lab.runs / "listed" / "run.json").write_bytes((lab.runs / "first" / "run.json").read_bytes())
+    (lab.runs / "listed" / "config.json").write_text("[]")
     build_site(lab, tmp_path / "site", planner)
     front = (tmp_path / "site" / "index.html").read_text()
-    assert all(
-        words in front for words in ("run broken cannot be read", "forecast bad.json cannot be read", "manifest bad.json cannot be read")
-    )
+    for what in ("run broken", "run listed", "forecast bad.json", "forecast list.json", "manifest bad.json", "manifest odd.json"):
+        assert f"{what} cannot be read" in front
     assert (tmp_path / "site" / "runs" / "first.html").exists()
 
 

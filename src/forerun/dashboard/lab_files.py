@@ -13,6 +13,7 @@ from typing import Any
 
 from forerun.base.errors import CheckFailed, PlatformError
 from forerun.base.lab import Lab
+from forerun.dashboard.atlas.book import book_of_manifest
 from forerun.dashboard.run_view import RunView, Signature, signature_of
 from forerun.registry import ledger
 from forerun.watch.band import band_of
@@ -157,7 +158,7 @@ def read_lab(lab: Lab, planner: Planner, *, before: LabFiles | None = None, now:
         promises=_promises(lab),
         runs=runs,
         forecasts=_read_all(lab.forecasts, "forecast", band_of, problems),
-        manifests=_read_all(lab.manifests, "manifest", lambda manifest: manifest["cells"], problems),
+        manifests=_read_all(lab.manifests, "manifest", _manifest_of, problems),
         problems=problems,
         now=now,
         _plans={name: plan for name, plan in before._plans.items() if runs.get(name) is before.runs.get(name)} if before else {},
@@ -193,14 +194,22 @@ def _promises(lab: Lab) -> list[Promise]:
     return promises
 
 
+def _manifest_of(manifest: Mapping[str, Any]) -> object:
+    """What every page of a data set needs of it."""
+    book = book_of_manifest("", manifest)
+    return book.summary(), manifest["held_out"], [step["documents_in"] for step in manifest.get("steps", [])]
+
+
 def _read_all(folder: Path, kind: str, check: Callable[[dict[str, Any]], object], problems: list[str]) -> dict[str, dict[str, Any]]:
     """The JSON files of a folder by name; what is not JSON or not of its kind becomes a problem."""
     found = {}
     for path in sorted(folder.glob("*.json")):
         try:
             content = json.loads(path.read_bytes())
+            if not isinstance(content, dict):
+                raise TypeError(f"expected an object, got {type(content).__name__}")
             check(content)
             found[path.stem] = content
-        except (ValueError, KeyError, TypeError, PlatformError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, PlatformError) as error:
             problems.append(f"{kind} {path.name} cannot be read: {error}")
     return found

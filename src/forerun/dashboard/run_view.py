@@ -43,6 +43,8 @@ class RunView:
         self._reports: dict[object, Report] = {}
         config = run_dir / "config.json"
         self.config: dict[str, Any] = json.loads(config.read_bytes()) if config.exists() else {}
+        if not isinstance(self.config, dict):
+            raise ValueError(f"config.json holds no object but a {type(self.config).__name__}")
 
     @property
     def name(self) -> str:

@@ -57,14 +57,17 @@ def made_once(lab: Lab, book: Book, name: str, make: Callable[[Lab, Book], pa.Ta
     return table
 
 
-def shards(lab: Lab, book: Book, columns: Sequence[str]) -> Iterator[Placed]:
-    """Document tables of the training cells, without removed documents. Raises: DataError when a file is missing or broken."""
+def shards(lab: Lab, book: Book, columns: Sequence[str], *, coded: Sequence[str] = ()) -> Iterator[Placed]:
+    """Document tables of the training cells, without removed documents; columns in `coded` stay dictionary-encoded.
+
+    Raises: DataError when a file is missing or broken.
+    """
     gone = {removal["id"] for removal in book.manifest.get("removed", [])}
     for cell in book.manifest.get("cells", []):
         for shard in cell["shards"]:
             path = lab.store / book.store_digest / (shard["path"].removesuffix(".bin") + ".docs.parquet")
             try:
-                with pq.ParquetFile(path) as file:
+                with pq.ParquetFile(path, read_dictionary=list(coded)) as file:
                     known = file.schema_arrow.names
                     wanted = [name for name in dict.fromkeys(["id", *columns] if gone else columns) if name in known]
                     table = file.read(columns=wanted)
@@ -82,11 +85,11 @@ def source_cells(lab: Lab, book: Book) -> pa.Table:
 
 def _added_up(lab: Lab, book: Book) -> pa.Table:
     rows: dict[tuple[str, str], list[float]] = {}
-    for placed in shards(lab, book, ["source", "num_tokens", "num_bytes", "quality_score"]):
+    for placed in shards(lab, book, ["source", "num_tokens", "num_bytes", "quality_score"], coded=["source"]):
         table = placed.documents
         if not table.num_rows:
             continue
-        coded = table["source"].combine_chunks().dictionary_encode()
+        coded = table.unify_dictionaries()["source"].combine_chunks()
         source = np.asarray(coded.indices)
         names = coded.dictionary.to_pylist()
         score = (

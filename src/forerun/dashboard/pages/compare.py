@@ -18,6 +18,7 @@ from forerun.dashboard.panels import EVAL
 from forerun.dashboard.points import thinned
 
 INDEX = "compare.json"
+MOST_DRAWN = 12  # assumed: lines one can follow; each of six styles twice. With scripts any runs are chosen
 
 
 def pages(files: LabFiles) -> Iterator[Page]:
@@ -60,7 +61,8 @@ def content(files: LabFiles, desk: Desk) -> list[Piece]:
 
 def _figure(files: LabFiles) -> Figure | None:
     lines, sources = [], []
-    for run in files.runs.values():
+    newest = sorted(files.runs.values(), key=lambda run: run.info.created, reverse=True)[:MOST_DRAWN]
+    for run in sorted(newest, key=lambda run: run.name):
         step, value = thinned(run.series(EVAL))
         if len(step) and run.info.num_steps:
             factor = 100 / run.info.num_steps

@@ -17,6 +17,8 @@ from forerun.dashboard.panels import EVAL, band_figure
 from forerun.dashboard.run_view import RunView
 from forerun.registry.calibration import wilson
 
+MOST_LISTED = 500  # assumed: rows of a table people still scroll; every run has its page, and `forerun record` lists all
+
 
 def pages(files: LabFiles) -> Iterator[Page]:
     """One page."""
@@ -151,7 +153,9 @@ def _runs(files: LabFiles, desk: Desk) -> Markup:
         desk.term(f"{EVAL}, nats per token", "macro_loss_nats"),
         desk.term("tokens per second", "tokens_per_second"),
     ]
-    return table(heads, [_row(files, run, desk) for run in files.runs.values()], caption="All runs of this lab")
+    newest = sorted(files.runs.values(), key=lambda run: run.info.created, reverse=True)[:MOST_LISTED]
+    caption = "All runs of this lab" if len(newest) == len(files.runs) else f"The newest {MOST_LISTED} of {len(files.runs)} runs"
+    return table(heads, [_row(files, run, desk) for run in sorted(newest, key=lambda run: run.name)], caption=caption)
 
 
 def _row(files: LabFiles, run: RunView, desk: Desk) -> tuple[Piece, ...]:
