@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from forerun.parallel.config import rows_within
+from forerun.base.errors import ConfigError
+from forerun.parallel.config import MeshConfig, TransportConfig, check_counts, rows_within
 from forerun.parallel.decision import water_fill
 from forerun.parallel.order import sort_by_expert
 from forerun.parallel.two_stage import room
@@ -54,3 +55,22 @@ def test_the_logical_room_never_passes_the_buffer_and_equals_it_when_everything_
         half = int(room(np.int32(num_assignments // 2), factor, parts, num_assignments))
         assert (half <= physical and half >= factor * (num_assignments // 2) / parts * (1 - 1e-5)) or half == physical
     assert rows_within(4, 4.05 / 8 * 8, 1) == 4  # never more rows than there are assignments
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "num_experts", "mesh", "kind", "message"),
+    [
+        (1 << 28, 8, MeshConfig(expert=8), "ragged", "must stay below 2\\^31 in a microbatch, got 2147483648"),
+        (1 << 21, 384, MeshConfig(), "local", "32-bit sort key, got 33 bits"),
+        (1 << 27, 256, MeshConfig(expert=64), "all_gather", "32-bit sort key, got 33 bits for 4 experts"),
+    ],
+)
+def test_counts_that_32_bits_cannot_hold_are_refused_with_a_way_out(num_tokens, num_experts, mesh, kind, message):
+    check_counts(num_tokens // 4, 8, num_experts, mesh, TransportConfig(kind=kind))
+    with pytest.raises(ConfigError, match=message):
+        check_counts(num_tokens, 8, num_experts, mesh, TransportConfig(kind=kind))
+
+
+def test_the_535b_run_counts_within_32_bits():
+    for kind in ("pooled_wave", "ragged", "fixed_cells", "all_gather"):
+        check_counts(46_137_344, 8, 384, MeshConfig(replica=11, expert=64), TransportConfig(kind=kind))

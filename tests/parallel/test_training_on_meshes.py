@@ -47,7 +47,7 @@ def test_sharded_training_follows_one_device_over_twenty_steps():
 
 @pytest.mark.parametrize(
     "kind",
-    ["pooled_wave", *(pytest.param(kind, marks=pytest.mark.slow) for kind in TRANSPORTS if kind not in ("pooled_wave", "all_gather"))],
+    ["ragged", *(pytest.param(kind, marks=pytest.mark.slow) for kind in TRANSPORTS if kind not in ("ragged", "all_gather"))],
 )
 def test_switching_the_transport_leaves_fifty_steps_of_training_unchanged(dropping, kind):
     _, expected = dropping

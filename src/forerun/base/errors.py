@@ -48,6 +48,12 @@ class SourceError(PlatformError):
     """A remote or foreign source of metrics cannot be read."""
 
 
+class ProcessLost(PlatformError):
+    """One process of a run of several is gone, and the run with it; started again, it goes on from its newest checkpoint."""
+
+    exit_code = 75  # sysexits.h EX_TEMPFAIL, which schedulers restart
+
+
 class CheckFailed(PlatformError):
     """A check ran and its answer is no (exit code 1): a verification, a gate, a missed promise."""
 

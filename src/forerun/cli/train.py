@@ -42,20 +42,21 @@ def train(
     if processes != 1 and not is_launched():
         raise typer.Exit(launch(sys.argv[1:], processes, config.mesh.num_devices))
     follow_parent()
-    from forerun.parallel.processes import is_first, join
+    from forerun.parallel.processes import ending_together, is_first, join
 
     join()
     from forerun.train.loop import train as run
 
-    result = run(
-        config,
-        place,
-        run_id=run_id or config.name,
-        registration=registration,
-        stop_after=stop_at_step,
-        watchdog_s=watchdog_s,
-        mirror=mirror,
-    )
+    with ending_together():
+        result = run(
+            config,
+            place,
+            run_id=run_id or config.name,
+            registration=registration,
+            stop_after=stop_at_step,
+            watchdog_s=watchdog_s,
+            mirror=mirror,
+        )
     if not is_first():
         return
     if as_json:

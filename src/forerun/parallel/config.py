@@ -11,6 +11,7 @@ from forerun.base.errors import ConfigError
 Transport = Literal["local", "all_gather", "fixed_cells", "pooled_wave", "ragged"]
 DropRule = Literal["water_filling", "sender_receiver"]
 ROUNDING = 1e-6  # derived: eight roundings of float32, so that a product a hair above a whole number is not rounded up to the next
+LARGEST_COUNT = 1 << 31  # derived: counts of one layer are int32; layers and steps are summed in 64 bits on the host
 LARGEST_HEADER_ID = {"bfloat16": 256, "float16": 2048, "float32": 1 << 24}  # derived: 2^(bits of the significand)
 
 
@@ -89,3 +90,29 @@ def check_header_ids(experts_per_shard: int, dtype: str) -> None:
             f"must be at most {largest - 1}, got {experts_per_shard}",
             hint="raise mesh.expert, use float32, or take transport.kind=ragged",
         )
+
+
+def check_counts(num_tokens: int, top_k: int, num_experts: int, mesh: MeshConfig, transport: TransportConfig) -> None:
+    """For one microbatch of all devices.
+
+    Raises: ConfigError when a layer's assignments pass 31 bits, or an expert and an assignment's place do not fit one sort key together.
+    """
+    assignments = num_tokens * top_k
+    if assignments >= LARGEST_COUNT:
+        raise ConfigError(
+            f"train.batch_size x seq_len x model.top_k must stay below 2^31 in a microbatch, got {assignments}",
+            hint="raise train.num_microbatches",
+        )
+    own, experts = assignments // mesh.num_devices, num_experts
+    if transport.kind == "all_gather":
+        own, experts = own * mesh.expert, num_experts // mesh.expert  # a shard sorts what its whole group has for its own experts
+    if sort_key_bits(experts, own) > 32:
+        raise ConfigError(
+            f"an expert and one of {own} assignments must fit a 32-bit sort key, got {sort_key_bits(experts, own)} bits for {experts} experts",
+            hint="raise train.num_microbatches or the mesh",
+        )
+
+
+def sort_key_bits(num_experts: int, num_assignments: int) -> int:
+    """Of an expert, or the place behind all experts, and an assignment's place."""
+    return num_experts.bit_length() + max(1, (num_assignments - 1).bit_length())

@@ -18,11 +18,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from forerun.parallel import two_stage
-from forerun.parallel.config import TransportConfig, rows_within
+from forerun.parallel.config import LARGEST_COUNT, TransportConfig, rows_within
 from forerun.parallel.order import ExpertOrder, sort_by_expert
 from forerun.parallel.shards import Axes, gathered, largest, num_shards, own_shard
-
-LARGEST_COUNT = 1 << 31  # derived: counts of one layer and group are int32; layers and steps are summed in 64 bits on the host
 
 
 class Admission(NamedTuple):

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from forerun.parallel.config import sort_key_bits
+
 GOLDEN_FRACTION = 0.6180339887498949  # derived: multiples of it, modulo 1, fill the unit interval evenly (Knuth, TAOCP 3, 6.4)
 TURN_FRACTION = 0.41421356237309503  # derived: sqrt(2) - 1, badly approximable and unrelated to the golden section
 
@@ -40,7 +42,7 @@ def sort_by_expert(
     """
     num_assignments = expert_index.size
     bits = max(1, (num_assignments - 1).bit_length())
-    assert (num_experts + 1) << bits <= 1 << 32, "expert and assignment must fit one 32-bit sort key"
+    assert sort_key_bits(num_experts, num_assignments) <= 32, "expert and assignment must fit one 32-bit sort key"
     size = 1 << bits
     multiplier, turn = int(size * GOLDEN_FRACTION) | 1, int(size * TURN_FRACTION) | 1
     mask = jnp.uint32(size - 1)

@@ -6,37 +6,38 @@ writes the record and the checkpoints.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import jax
+import numpy as np
 from jax.experimental import multihost_utils
 
-from forerun.base.errors import CheckFailed, ConfigError, PlatformError
+from forerun.base.errors import CheckFailed, ConfigError, PlatformError, ProcessLost
 
 COORDINATOR, COUNT, NUMBER = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
-WORLD_SIZES = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")  # what srun and mpirun tell each of their processes
+SCHEDULERS = (("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"))
+"""What srun and mpirun tell each of their processes; `SLURM_NTASKS` also stands in a batch script, which is one process."""
 STDOUT, STDERR = 1, 2
 INITIALIZATION_TIMEOUT_S = 120  # assumed: slow file systems start Python within a minute
+GRACE_S = 2.0  # assumed: what the others need to say why they end too, before the first process takes the coordinator away
 
 
 def join(environment: Mapping[str, str] = os.environ) -> None:
     """Become one process of several when the environment says so; before any other use of JAX.
 
-    It says so by `JAX_COORDINATOR_ADDRESS` (with `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`, unless a scheduler that JAX knows gives
-    them), or by a world of more than one process under srun or mpirun.
+    It says so by `JAX_COORDINATOR_ADDRESS`, with `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`, or by more than one process under srun or
+    mpirun, where JAX finds the address by itself unless Open MPI is too new for it.
     Raises: ConfigError when these contradict each other or the others do not come.
     """
-    world = max((int(environment.get(name, "1")) for name in WORLD_SIZES), default=1)
-    if COORDINATOR not in environment and world == 1:
+    count, number = _place(environment)
+    if count == 1 or (count is None and COORDINATOR not in environment):
         return
-    count, number = (_whole(environment, name) for name in (COUNT, NUMBER))
-    if (count is None) != (number is None):
-        raise ConfigError(f"{COUNT} and {NUMBER} go together, got {count} and {number}", hint="set both, or neither under srun or mpirun")
-    if count is not None and number is not None and not 0 <= number < count:
-        raise ConfigError(f"{NUMBER} must lie in 0..{count - 1}, got {number}", hint=f"{COUNT} processes are counted from 0")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     _keep_output_for_data()
     try:
@@ -48,7 +49,8 @@ def join(environment: Mapping[str, str] = os.environ) -> None:
         )
     except (RuntimeError, ValueError) as error:
         raise ConfigError(
-            f"the processes did not find each other: {str(error).splitlines()[0][:200]}", hint=f"check {COORDINATOR}, {COUNT} and {NUMBER}"
+            f"the processes did not find each other: {str(error).splitlines()[0][:200]}",
+            hint=f"set {COORDINATOR}=HOST:PORT of the first process in all of them, and check {COUNT} and {NUMBER}",
         ) from None
 
 
@@ -63,11 +65,62 @@ def wait_for_all(what: str) -> None:
         multihost_utils.sync_global_devices(what)
 
 
-def on_host(tree: Any) -> Any:
-    """Whole arrays in every process's memory, leaf by leaf; a collective when there are several processes."""
+@contextmanager
+def ending_together() -> Iterator[None]:
+    """Where several processes run: end this one in one line when it fails, or when a collective says that another is gone.
+
+    Leaving in the ordinary way would wait for the others at JAX's last barrier, which the lost one never reaches.
+    """
+    try:
+        yield
+    except (PlatformError, jax.errors.JaxRuntimeError) as error:
+        if jax.process_count() == 1:
+            raise
+        own = error if isinstance(error, PlatformError) else _lost(error)
+        print(f"error: {own}", file=sys.stderr, flush=True)
+        if is_first():
+            time.sleep(GRACE_S)
+        os._exit(own.exit_code)
+
+
+def _lost(error: Exception) -> ProcessLost:
+    return ProcessLost(
+        f"a process of this run is gone: process {jax.process_index()} of {jax.process_count()} was told {str(error).splitlines()[0][:200]!r}",
+        hint="see what the others said; started again, the run goes on from its newest checkpoint",
+    )
+
+
+def must_agree(**given: str) -> None:
+    """Go on when all processes were started for the same thing; a collective.
+
+    Raises: ConfigError in every one of them otherwise, before they train past each other.
+    """
+    if jax.process_count() == 1:
+        return
+    digests = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") for text in given.values()]
+    everyone = np.asarray(multihost_utils.process_allgather(np.array(digests, np.uint32)))
+    for name, of_process in zip(given, everyone.T):
+        others = np.flatnonzero(of_process != of_process[0]).tolist()
+        if others:
+            raise ConfigError(
+                f"all processes of a run must be given the same {name}, but {others} were given another than process 0",
+                hint="start all of them with the same command and files",
+            )
+
+
+def on_first_host(tree: Any) -> Any:
+    """Whole arrays in the first process's memory, None instead of each in the others; a collective when there are several.
+
+    Leaf by leaf: the others hold one whole leaf at a time, the first one all of them.
+    """
     if jax.process_count() == 1:
         return tree
-    return jax.tree.map(lambda leaf: multihost_utils.process_allgather(leaf, tiled=True), tree)
+
+    def fetched(leaf: jax.Array) -> np.ndarray | None:
+        whole = leaf if leaf.is_fully_replicated else multihost_utils.process_allgather(leaf, tiled=True)
+        return np.asarray(whole) if is_first() else None
+
+    return jax.tree.map(fetched, tree)
 
 
 def as_the_first(action: Callable[[], None], outcomes: tuple[type[Exception], ...]) -> None:
@@ -98,6 +151,19 @@ def _keep_output_for_data() -> None:
     own = os.dup(STDOUT)
     os.dup2(STDERR, STDOUT)
     sys.stdout = os.fdopen(own, "w", encoding="utf-8")
+
+
+def _place(environment: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """How many processes there are and which one this is, as far as the environment tells; None for a process by itself."""
+    count, number = (_whole(environment, name) for name in (COUNT, NUMBER))
+    if (count is None) != (number is None):
+        raise ConfigError(f"{COUNT} and {NUMBER} go together, got {count} and {number}", hint="set both, or neither under srun or mpirun")
+    if count is None:
+        told = [(_whole(environment, size), _whole(environment, rank)) for size, rank in SCHEDULERS]
+        count, number = next(((size, rank) for size, rank in told if size and size > 1 and rank is not None), (None, None))
+    if count is not None and number is not None and not 0 <= number < count:
+        raise ConfigError(f"{NUMBER} must lie in 0..{count - 1}, got {number}", hint=f"{COUNT} processes are counted from 0")
+    return count, number
 
 
 def _whole(environment: Mapping[str, str], name: str) -> int | None:

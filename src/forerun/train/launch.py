@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 
-from forerun.base.errors import ConfigError
+from forerun.base.errors import ConfigError, ProcessLost
 
 FOLLOW_PARENT = "FORERUN_LAUNCHED"
 GRACE_S = 10.0  # assumed: enough to seal a journal
@@ -19,11 +20,12 @@ OTHER_DEVICES = "--xla_force_host_platform_device_count"
 
 
 def launch(arguments: list[str], num_processes: int, num_devices: int) -> int:
-    """Run `forerun ARGUMENTS` in `num_processes` processes that find each other by jax.distributed. Returns the worst exit code.
+    """Run `forerun ARGUMENTS` in `num_processes` processes that find each other by jax.distributed; when one ends badly, all end.
 
     Args:
         num_devices: of the run's mesh, CPU devices being shared out equally among the processes.
-    Raises: ConfigError when they cannot be shared out.
+    Returns: 0, or the exit code of one that ended badly and has said why.
+    Raises: ConfigError when the devices cannot be shared out; ProcessLost when one was killed.
     """
     if num_processes < 1 or num_devices % num_processes:
         raise ConfigError(
@@ -69,12 +71,17 @@ def follow_parent() -> None:
 
 
 def _wait(children: list[subprocess.Popen]) -> int:
-    """Exit code when all have ended well, or of the first that has not."""
     while True:
         codes = [child.poll() for child in children]
-        failed = [code for code in codes if code]
+        failed = [(code, number) for number, code in enumerate(codes) if code]
         if failed:
-            return max(abs(code) if code > 0 else 1 for code in failed)
+            code, number = min(failed)  # the killed one: those that end because of it do so by exit codes above 0 or by an abort
+            if code > 0:
+                return code
+            raise ProcessLost(
+                f"process {number} of {len(children)} was ended by {signal.Signals(-code).name}, and the others with it",
+                hint="run the same command again: it goes on from the newest checkpoint",
+            )
         if all(code == 0 for code in codes):
             return 0
         time.sleep(POLL_S)

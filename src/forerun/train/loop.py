@@ -19,7 +19,7 @@ from forerun.loader.prefetch import Fetched, Prefetcher
 from forerun.loader.store import TokenStore, open_store
 from forerun.optim.schedule import schedule
 from forerun.parallel import ragged
-from forerun.parallel.processes import as_the_first, is_first, on_host, wait_for_all
+from forerun.parallel.processes import as_the_first, is_first, must_agree, on_first_host, wait_for_all
 from forerun.record.journal import Journal
 from forerun.record.mirror import tracker_of
 from forerun.record.reader import open_run
@@ -91,13 +91,14 @@ def train(
     began = time.perf_counter()
     if mirror:
         tracker_of(mirror)
+    last = min(stop_after or config.train.num_steps, config.train.num_steps)
+    must_agree(config=digest_of(config), run_id=run_id, stop_at_step=str(last))
     mesh = mesh_of(config)
     keep_heap_between_steps()
     jax.config.update("jax_compilation_cache_dir", str(lab.root / "cache" / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     store = open_store(lab, config.data.manifest)
-    last = min(stop_after or config.train.num_steps, config.train.num_steps)
     run = _Run(config, lab, store, mesh, run_id, last, changed, registration, on_eval, quiet, watchdog_s, mirror)
     while True:
         try:
@@ -247,7 +248,7 @@ class _Run:
                     pending = None
                 if done in saves or done == last or stopped_by:
                     pulse.phase("save", done)
-                    whole = on_host(state)
+                    whole = on_first_host(state)
                     if is_first():
                         blocked_s, before = checkpoints.begin(whole, done)
                         saved(before)
@@ -259,6 +260,7 @@ class _Run:
             pulse.phase("finish", last)
             outcome = checkpoints.finish()
             saved(outcome)
+            wait_for_all("the last checkpoint is written")
         if outcome and outcome.problem:
             raise StorageError(f"the last checkpoint failed: {outcome.problem}", hint="free space; the same command repeats the last steps")
         if stopped_by:

@@ -12,7 +12,7 @@ from forerun.base.config import digest_of, plain
 from forerun.base.errors import ConfigError
 from forerun.base.files import write_json
 from forerun.base.lab import Lab
-from forerun.parallel.config import check_header_ids
+from forerun.parallel.config import check_counts, check_header_ids
 from forerun.parallel.mesh import build_mesh
 from forerun.parallel.processes import is_first
 from forerun.record.journal import Journal
@@ -27,7 +27,10 @@ RECORDED_VERSIONS = ("forerun", "jax", "jaxlib", "numpy", "orbax-checkpoint")
 
 
 def mesh_of(config: RunConfig) -> Mesh | None:
-    """The run's mesh, or None on one device. Raises: ConfigError when there are too few devices, or ids that rows cannot carry."""
+    """The run's mesh, or None on one device. Raises: ConfigError for too few devices, ids that rows cannot carry, counts beyond 32 bits."""
+    if config.model.num_experts:
+        num_tokens = config.train.batch_tokens // config.train.num_microbatches
+        check_counts(num_tokens, config.model.top_k, config.model.num_experts, config.mesh, config.transport)
     if config.transport.kind == "pooled_wave" and config.model.num_experts:
         check_header_ids(config.model.num_experts // config.mesh.expert, config.train.compute_dtype)
     return build_mesh(config.mesh) if config.mesh.num_devices > 1 else None
