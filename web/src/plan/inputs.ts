@@ -76,6 +76,7 @@ export interface Constants {
   PER_D_MODEL_IN_FEED_FORWARD: number;
   PER_D_MODEL_AROUND: number;
   LOGIT_COPIES: number;
+  SCORE_COPIES: number;
   MOMENTS: Record<string, Parts>;
   DEFAULT_MOMENTS: Record<string, number>;
   GRADIENT_BYTES: number;
@@ -85,6 +86,7 @@ export interface Constants {
   QUERY_BLOCK: number;
   KEY_ALIGNMENT: number;
   LOGIT_BLOCK_BYTES: number;
+  SCORE_TILE_BYTES: number;
   REPLICATED: string[];
   MATRICES: string[];
 }

@@ -69,7 +69,9 @@ function computeCopy(run: PlannedRun, sizes: Sizes): number {
 function activationBytes(run: PlannedRun, remat: string, constants: Constants): number {
   const { model } = run;
   const tokens = tokensPerDevice(run);
-  const layers = keptFloats(run, constants);
+  const kinds = new Map([...new Set(globalLayers(model))].map((isGlobal) => [isGlobal, scoreBlocks(run, isGlobal, constants)]));
+  const tile = Math.max(...[...kinds.values()].map((blocks) => largestTile(run, blocks)));
+  const layers = keptFloats(run, kinds, constants);
   const both = layers.map(([attention, branch]) => attention + branch);
   const add = (values: number[]): number => values.reduce((all, value) => all + value, 0);
   let kept: number;
@@ -79,17 +81,15 @@ function activationBytes(run: PlannedRun, remat: string, constants: Constants): 
   const around = kept + constants.PER_D_MODEL_AROUND * model.d_model;
   const row = model.vocab_size * constants.FLOAT;
   const logits = constants.LOGIT_COPIES * Math.min(tokens * row, Math.max(constants.LOGIT_BLOCK_BYTES, row));
-  return around * tokens * computeBytes(run) + logits + model.d_model * row;
+  return around * tokens * computeBytes(run) + constants.SCORE_COPIES * tile * constants.FLOAT + logits + model.d_model * row;
 }
 
 /** Per layer the values kept per token: attention with both norms, and the feed-forward branch. */
-function keptFloats(run: PlannedRun, constants: Constants): [number, number][] {
+function keptFloats(run: PlannedRun, kinds: Map<boolean, Blocks>, constants: Constants): [number, number][] {
   const { model } = run;
-  const means = new Map<number, number>();
   return globalLayers(model).map((isGlobal, layer) => {
     const numKv = isGlobal ? model.num_global_kv_heads : model.num_kv_heads;
-    const span = isGlobal ? run.seq_len : Math.min(model.window, run.seq_len);
-    if (!means.has(span)) means.set(span, meanReach(run.seq_len, span, constants));
+    const scores = (kinds.get(isGlobal) as Blocks).reduce((all, [scores, tiles]) => (tiles === 1 ? all + scores : all), 0);
     const conv = model.short_conv_taps ? 2 * model.d_model + numKv * model.d_head : 0;
     let branch = constants.PER_D_MODEL_IN_FEED_FORWARD * model.d_model;
     if (layer < model.num_dense_layers) branch += constants.PER_SHARED * model.d_dense;
@@ -104,21 +104,41 @@ function keptFloats(run: PlannedRun, constants: Constants): [number, number][] {
       constants.PER_CONV_CHANNEL * conv +
       constants.PER_QUERY * model.num_heads * model.d_head +
       constants.PER_KEY_VALUE * numKv * model.d_head +
-      constants.PER_SCORE * model.num_heads * (means.get(span) as number) +
+      (constants.PER_SCORE * scores) / run.seq_len +
       constants.PER_GATE_RANK * model.gated_norm_rank;
     return [attention, branch];
   });
 }
 
-/** Keys a block of queries is multiplied with, on average: `forerun/kernels/blocks.py`. */
-function meanReach(seqLen: number, span: number, constants: Constants): number {
-  let [keys, blocks] = [0, 0];
-  for (let start = 0; start < seqLen; start += constants.QUERY_BLOCK) {
+/** For each block of queries: scores of one sequence, and tiles. */
+type Blocks = [number, number][];
+
+/** Scores of a layer's largest tile, of a block that takes several. */
+function largestTile(run: PlannedRun, blocks: Blocks): number {
+  const sequences = Math.floor(tokensPerDevice(run) / run.seq_len);
+  return Math.max(0, ...blocks.filter(([, tiles]) => tiles > 1).map(([scores, tiles]) => (scores * sequences) / tiles));
+}
+
+/** Scores of one sequence for each block of queries, and the tiles they are worked through in: `forerun/kernels/blocks.py`. */
+function scoreBlocks(run: PlannedRun, isGlobal: boolean, constants: Constants): Blocks {
+  const { model } = run;
+  const span = isGlobal || !model.window ? run.seq_len : Math.min(model.window, run.seq_len);
+  const sequences = Math.floor(tokensPerDevice(run) / run.seq_len);
+  const blocks: Blocks = [];
+  for (let start = 0; start < run.seq_len; start += constants.QUERY_BLOCK) {
+    const end = Math.min(start + constants.QUERY_BLOCK, run.seq_len);
     const first = Math.floor(Math.max(0, start - span + 1) / constants.KEY_ALIGNMENT) * constants.KEY_ALIGNMENT;
-    keys += Math.min(start + constants.QUERY_BLOCK, seqLen) - first;
-    blocks += 1;
+    const scores = model.num_heads * (end - start) * (end - first);
+    blocks.push([scores, numTiles(sequences, scores, constants)]);
   }
-  return keys / blocks;
+  return blocks;
+}
+
+/** Fewest equal parts of a batch whose scores fit the cache; at worst one sequence each. */
+function numTiles(sequences: number, scores: number, constants: Constants): number {
+  const fewest = Math.ceil((sequences * scores * 4) / constants.SCORE_TILE_BYTES);
+  for (let tiles = Math.max(1, fewest); tiles < sequences; tiles += 1) if (sequences % tiles === 0) return tiles;
+  return sequences;
 }
 
 function expertBuffers(run: PlannedRun): number {
