@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import time
 
 import orjson
@@ -47,6 +48,34 @@ def test_new_rows_are_on_the_next_page_and_unchanged_runs_are_not_read_again(lab
         journal.log(5, {"eval/macro_loss_nats": 3.25})
     time.sleep(LOOK_S)
     assert b"3.25" in (fresh.get("index.html") or b"")
+
+
+def test_a_run_that_is_removed_while_it_is_watched_takes_nothing_else_away(lab, planner):
+    start_run(lab.run("gone"), num_steps=4, unregistered=True)
+    with Journal(lab.run("gone")) as journal:
+        journal.log(1, {"loss_nats": 5.0})
+    fresh = Fresh(lab, planner)
+    assert fresh.get("runs/gone.html") and fresh.get("rows/gone/index.json")
+
+    async def watched() -> list[bytes]:
+        hub, got = Hub(lab), []
+        poller = asyncio.create_task(hub.poll_for_ever())
+        stream = hub.stream("gone", {})
+        for _ in range(2):
+            got.append(await asyncio.wait_for(anext(stream), 5))
+        shutil.rmtree(lab.run("gone"))
+        async with asyncio.timeout(5):
+            async for message in stream:
+                got.append(message)
+                if b"changed" in message:
+                    break
+        poller.cancel()
+        return got
+
+    assert b'"loss_nats":5.0' in b"".join(asyncio.run(watched()))
+    time.sleep(LOOK_S)
+    assert fresh.get("runs/gone.html") is None and fresh.get("rows/gone/index.json") is None
+    assert b"gone" not in (fresh.get("index.html") or b"") and fresh.get("runs/first.html")
 
 
 def test_nothing_but_reading_is_allowed_and_no_path_leaves_the_site(lab, planner):

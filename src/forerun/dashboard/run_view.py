@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +21,24 @@ Signature = tuple[tuple[str, int, int], ...]
 
 def signature_of(run_dir: Path) -> Signature:
     """What changes whenever a run writes anything."""
-    found = [run_dir / "run.json", run_dir / "config.json", *run_dir.glob("w*/*.jsonl"), *run_dir.glob("w*/seg-*.parquet")]
-    entries = []
-    for path in sorted(found):
-        try:
-            stat = path.stat()
-        except FileNotFoundError:
-            continue  # sealed away between listing and asking
-        entries.append((str(path.relative_to(run_dir)), stat.st_size, stat.st_mtime_ns))
-    return tuple(entries)
+    found = []
+    for folder, shown in _folders(run_dir):
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+            for entry in entries:
+                if shown(entry.name):
+                    with suppress(FileNotFoundError):  # sealed away between listing and asking
+                        stat = entry.stat()
+                        found.append((os.path.relpath(entry.path, run_dir), stat.st_size, stat.st_mtime_ns))
+    return tuple(sorted(found))
+
+
+def _folders(run_dir: Path) -> Iterator[tuple[str, Callable[[str], bool]]]:
+    """The folders of a run and which of their files pages are made from; asked often for many runs, so without globs."""
+    yield str(run_dir), lambda name: name in ("run.json", "config.json")
+    with suppress(FileNotFoundError):
+        for name in os.listdir(run_dir):
+            if name.startswith("w") and name[1:].isdigit():
+                yield f"{run_dir}/{name}", lambda name: name.endswith(".jsonl") or (name.startswith("seg-") and name.endswith(".parquet"))
 
 
 class RunView:
