@@ -1,6 +1,7 @@
 import { setParameter } from "./address";
 import { Curve } from "./curve";
 import { element, visible } from "./element";
+import { measured, tell } from "./measured";
 import { shown } from "./numbers";
 import { onRows } from "./news";
 import { Plot } from "./plot";
@@ -96,7 +97,7 @@ async function draw(host: HTMLElement, told: HTMLElement, runs: Run[], metric: s
     return { label: visible(run.run), style: index % 6, marker: "", curve: new Curve(steps.map((step) => step * (factor ?? 1)), values), hidden: false };
   });
   const left = runs.length - drawn.length;
-  told.textContent = finding(lines, visible(metric)) + (left ? ` ${left} chosen run${left > 1 ? "s have" : " has"} no such numbers.` : "");
+  tell(told, ...finding(lines, metric, words[metric] ?? ""), left ? ` ${left} chosen run${left > 1 ? "s have" : " has"} no such numbers.` : "");
   const legend = element("ul", { class: "legend" }, ...lines.map((line) => element("li", { class: `line s${line.style}` }, line.label)));
   const chart = element("div", { class: "plot" });
   const heads: Column[] = ["run", { label: ALIGN[by].label, words: words[ALIGN[by].term] ?? "" }, { label: metric, words: words[metric] ?? "" }];
@@ -114,14 +115,14 @@ async function draw(host: HTMLElement, told: HTMLElement, runs: Run[], metric: s
 }
 
 /** Which run is lowest where all of them are. */
-function finding(lines: PlotLine[], metric: string): string {
-  if (!lines.length) return "No chosen run has these numbers.";
+function finding(lines: PlotLine[], metric: string, meaning: string): (string | Node)[] {
+  if (!lines.length) return ["No chosen run has these numbers."];
   const end = Math.min(...lines.map((line) => line.curve.last));
   const there = lines.map((line) => ({ label: line.label, value: line.curve.y(line.curve.nearest(end)) })).sort((a, b) => a.value - b.value);
   const [first, last] = [there[0], there[there.length - 1]];
-  if (!first || !last) return "";
-  if (there.length === 1) return `${metric} of ${first.label} ends at ${shown(first.value)}.`;
-  return `Where all have got to, ${first.label} has the lowest ${metric}, ${shown(first.value)}; ${last.label} the highest, ${shown(last.value)}.`;
+  if (!first || !last) return [];
+  if (there.length === 1) return [`${metric} of ${first.label} ends at `, measured(first.value, meaning), "."];
+  return [`Where all have got to, ${first.label} has the lowest ${metric}, `, measured(first.value, meaning), `; ${last.label} the highest, `, measured(last.value, meaning), "."];
 }
 
 const place = document.getElementById("compare");

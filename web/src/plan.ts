@@ -1,7 +1,8 @@
 // What if: sliders over a plan, worked out in the page as `forerun plan` does, with the command that says the same.
 import { setParameter } from "./address";
 import { element, visible } from "./element";
-import { count, duration, shown, size } from "./numbers";
+import { measured, tell } from "./measured";
+import { count, duration, size } from "./numbers";
 import { plan, problem, stepsFor } from "./plan/cost";
 import type { Plan } from "./plan/cost";
 import type { Inputs, PlannedRun } from "./plan/inputs";
@@ -154,10 +155,23 @@ class WhatIf {
     }
     const worked = plan(this.run, device, this.mfu, this.inputs);
     const fits = worked.memory_bytes.fits;
-    this.told.textContent =
-      `${count(worked.num_params)} parameters, ${count(worked.num_active_params)} active, ${worked.train_flops.toExponential(2)} FLOPs: ` +
-      `${shown(worked.days)} days on ${worked.num_devices} x ${worked.device}; ` +
-      `${size(worked.memory_bytes.total)} of ${size(worked.memory_bytes.device)} a device${fits ? "" : ", which does not fit"}; bound by ${worked.step_bounds_s.binding}.`;
+    const { words } = this.inputs;
+    const number = (value: number, term: string, written?: string): HTMLElement => measured(value, words[term] ?? "", written);
+    tell(
+      this.told,
+      number(worked.num_params, "num_params", count(worked.num_params)),
+      " parameters, ",
+      number(worked.num_active_params, "num_active_params", count(worked.num_active_params)),
+      " active, ",
+      number(worked.train_flops, "train_flops", worked.train_flops.toExponential(2)),
+      " FLOPs: ",
+      number(worked.days, "days"),
+      ` days on ${worked.num_devices} x ${worked.device}; `,
+      number(worked.memory_bytes.total, "memory_bytes", size(worked.memory_bytes.total)),
+      " of ",
+      number(worked.memory_bytes.device, "memory_bytes", size(worked.memory_bytes.device)),
+      ` a device${fits ? "" : ", which does not fit"}; bound by ${worked.step_bounds_s.binding}.`,
+    );
     this.told.dataset.state = fits ? "kept" : "missed";
     this.tables.replaceChildren(...tables(worked, this.inputs.words));
     this.tables.dataset.plan = JSON.stringify(worked);
@@ -216,8 +230,7 @@ function choice(id: string, label: string, choices: string[], value: string, cha
 
 /** The same tables the page has without scripts. */
 function tables(worked: Plan, words: Words): HTMLElement[] {
-  const number = (value: number, term: string, written = shown(value)): HTMLElement =>
-    element("data", { value: String(value), title: words[term] ?? "", class: "n" }, written);
+  const number = (value: number, term: string, written?: string): HTMLElement => measured(value, words[term] ?? "", written);
   const table = (caption: string, head: string[], rows: (string | HTMLElement)[][]): HTMLElement =>
     element(
       "div",

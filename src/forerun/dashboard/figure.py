@@ -60,7 +60,7 @@ class Figure:
         legend = tag(
             "ul", *(tag("li", item.label, class_=item.css if isinstance(item, Line) else "band") for item in items), class_="legend"
         )
-        caption = tag("figcaption", tag("strong", chart.title), legend)
+        caption = tag("figcaption", tag("strong", chart.title, title=hover_of_metric(self.y_term)), legend)
         drawing = tag("div", Markup(chart.inline()), class_="plot")
         below = tag("p", tag("a", "numbers (CSV)", href=csv_link, aria_label=f"numbers of {self.key} (CSV)"), class_="links")
         spec = json.dumps(self._spec(csv_link, rows_root)) if self.interactive else None

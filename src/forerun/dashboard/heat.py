@@ -66,7 +66,14 @@ class HeatMap:
         table = tag("table", tag("caption", self.title), tag("thead", head), tag("tbody", *body), data_meaning=hover(self.term))
         scroll = tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=f"Numbers of {self.key}")
         details = tag("details", tag("summary", "Numbers as a table"), scroll)
-        return tag("figure", tag("figcaption", tag("strong", self.title), scale), Markup(self._svg(low, high)), link, details, id=self.key)
+        return tag(
+            "figure",
+            tag("figcaption", tag("strong", self.title, title=hover(self.term)), scale),
+            Markup(self._svg(low, high)),
+            link,
+            details,
+            id=self.key,
+        )
 
     def _limits(self) -> tuple[float, float]:
         finite = [value for row in self.values for value in row if math.isfinite(value)] or [0.0, 1.0]

@@ -42,6 +42,11 @@ def hover_of_metric(metric: str) -> str:
     return f"{metric}: {hover(entry.name).partition(': ')[2]}" if entry else f"{metric}: as this run logged it; not in the glossary"
 
 
+def sentence(words: Piece, metric: str) -> Markup:
+    """A sentence with numbers of one metric in it: what they are is its hover text."""
+    return tag("span", words, title=hover_of_metric(metric))
+
+
 def terms(*names: str) -> str:
     """Names with what they mean, as JSON: what a script of the page says about the numbers it works out."""
     return json.dumps({name: hover(name) for name in names})

@@ -1,5 +1,6 @@
 import { setParameter } from "../address";
 import { element } from "../element";
+import { measured, tell } from "../measured";
 import { count } from "../numbers";
 import { opened, rowsOf } from "../parquet";
 import type { Column } from "../table";
@@ -186,10 +187,18 @@ function show(head: Head, words: string[], rows: number[], told: HTMLElement, fo
   }
   const best = total ? (qualities[4] ?? 0) / total : 0;
   const expected = all ? (usual[4] ?? 0) / all : 0;
-  told.textContent =
-    `About ${percent(all ? total / all : 0, 2)} of the tokens (${rows.length} of ${head.row_cell.length.toLocaleString("en-US")} sampled documents). ` +
-    `${percent(best)} of it is in Q4, where the average is ${percent(expected)}` +
-    (expected ? `: ${(best / expected).toFixed(2)} times the usual share.` : ".");
+  const meanings = meaningsOf(place);
+  const share = (value: number, term: string, digits?: number): HTMLElement => measured(value, meanings[term] ?? "", percent(value, digits));
+  tell(
+    told,
+    "About ",
+    share(all ? total / all : 0, "topic_share", 2),
+    ` of the tokens (${rows.length} of ${head.row_cell.length.toLocaleString("en-US")} sampled documents). `,
+    share(best, "topic_share"),
+    " of it is in Q4, where the average is ",
+    share(expected, "token_share"),
+    ...(expected ? [": ", measured(best / expected, meanings.enrichment ?? "", (best / expected).toFixed(2)), " times the usual share."] : ["."]),
+  );
   const buckets = qualities.map((part, quality) => [`Q${quality}`, percent(total ? part / total : 0), percent(all ? (usual[quality] ?? 0) / all : 0)]);
   const parts = hits.slice(0, SHOWN_DOMAINS).map(([domain, part]) => [
     element("a", { href: `${place.dataset.domains ?? ""}/${encodeURIComponent(head.slugs[domain] ?? "")}.html` }, domain),
@@ -197,7 +206,6 @@ function show(head: Head, words: string[], rows: number[], told: HTMLElement, fo
     percent((whole.get(domain) ?? 0) > 0 ? part / (whole.get(domain) ?? 1) : 0),
     named(domain) ? "in its name or terms" : "",
   ]);
-  const meanings = meaningsOf(place);
   const meant = (label: string, term: string): Column => ({ label, words: meanings[term] ?? "" });
   found.replaceChildren(
     table("The topic by bucket", ["bucket", meant("share of the topic", "topic_share"), meant("share of all text", "token_share")], buckets),

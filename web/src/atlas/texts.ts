@@ -1,7 +1,7 @@
 import { differences } from "./difference";
 import type { Part } from "./difference";
 import { element } from "../element";
-import { shown } from "../numbers";
+import { measured } from "../measured";
 import { opened, rowsOf } from "../parquet";
 import { meaningsOf, table } from "../table";
 import type { Content } from "../table";
@@ -81,7 +81,7 @@ async function filled(place: HTMLElement, show: (place: HTMLElement) => Promise<
 }
 
 function number(value: number, term: string, words: Words): HTMLElement {
-  return element("data", { value: String(value), title: words[term] ?? "", class: "n" }, shown(value));
+  return measured(value, words[term] ?? "");
 }
 
 async function showDocuments(place: HTMLElement): Promise<void> {

@@ -1,5 +1,6 @@
 import { setParameter } from "../address";
-import { element, visible } from "../element";
+import { element } from "../element";
+import { measured, tell } from "../measured";
 import { count } from "../numbers";
 import type { Column } from "../table";
 import { percent, table, meaningsOf } from "../table";
@@ -106,9 +107,13 @@ function show(inputs: Inputs, factors: Map<string, number>, trainTokens: number,
   const [share, usual] = [head("share", "share_read"), head("in proportion", "share_read")];
   const before = outcome(inputs, new Map(), trainTokens);
   const most = now.exposure.reduce((best, epochs, cell) => (epochs > (now.exposure[best] ?? 0) ? cell : best), 0);
-  told.textContent =
+  tell(
+    told,
     (now.over.length ? `${now.over.length} cells would be read more than ${inputs.epoch_cap} times. ` : `No cell is read more than ${inputs.epoch_cap} times. `) +
-    `Most often: ${visible(inputs.cells[most]?.[0] ?? "")}, ${(now.exposure[most] ?? 0).toFixed(2)} epochs.`;
+      `Most often: ${inputs.cells[most]?.[0] ?? ""}, `,
+    measured(now.exposure[most] ?? 0, words.exposure ?? "", (now.exposure[most] ?? 0).toFixed(2)),
+    " epochs.",
+  );
   told.classList.toggle("off_course", now.over.length > 0);
   const quality = now.qualities.map((share, bucket) => [`Q${bucket}`, percent(share, 2), percent(before.qualities[bucket] ?? 0, 2)]);
   const domains = [...now.domains].sort((a, b) => b[1] - a[1]).map(([name, share]) => [inputs.titles[name] ?? name, percent(share, 2), percent(before.domains.get(name) ?? 0, 2)]);

@@ -62,7 +62,11 @@ def _search(book: Book, desk: Desk) -> Markup:
     """Filled in by a script; without one the domain table below is what there is."""
     index, domains = desk.address(address.file(book, "search.json")), desk.address(address.page(book, "domains"))
     return tag(
-        "div", id="topic-search", data_index=index, data_domains=domains, data_terms=terms("topic_share", "topic_tokens", "token_share")
+        "div",
+        id="topic-search",
+        data_index=index,
+        data_domains=domains,
+        data_terms=terms("topic_share", "topic_tokens", "token_share", "enrichment"),
     )
 
 

@@ -10,7 +10,7 @@ from forerun.dashboard.desk import Desk, Page
 from forerun.dashboard.html import Piece, table, tag
 from forerun.dashboard.lab_files import LabFiles, Promise
 from forerun.dashboard.markdown import markdown
-from forerun.dashboard.numbers import number
+from forerun.dashboard.numbers import number, sentence
 from forerun.dashboard.page import minute, paragraph, region, state
 from forerun.dashboard.panels import band_figure
 
@@ -56,8 +56,8 @@ def content(files: LabFiles, promise: Promise, desk: Desk) -> list[Piece]:
     return [
         region(
             "verdict",
-            paragraph(state(promise.answer), " ", promise.words, class_="lead"),
-            paragraph(ending),
+            paragraph(state(promise.answer), " ", sentence(promise.words, promise.text["metric"]), class_="lead"),
+            paragraph(sentence(ending, promise.text["metric"])),
             paragraph("Run: ", desk.link(run.name, f"runs/{run.name}.html")) if run else paragraph("No run yet."),
             *_verdict(promise),
         ),

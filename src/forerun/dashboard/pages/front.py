@@ -11,7 +11,7 @@ from forerun.base import units
 from forerun.dashboard.desk import Desk, Page
 from forerun.dashboard.html import Markup, Piece, table, tag
 from forerun.dashboard.lab_files import LabFiles, Promise
-from forerun.dashboard.numbers import number
+from forerun.dashboard.numbers import number, sentence
 from forerun.dashboard.page import minute, paragraph, region, state
 from forerun.dashboard.panels import EVAL, band_figure
 from forerun.dashboard.run_view import RunView
@@ -74,7 +74,7 @@ def _running(files: LabFiles, desk: Desk) -> list[Piece]:
                 number(run.last_step, "step"),
                 " of ",
                 number(run.info.num_steps or None, "num_steps"),
-                f": {words}.",
+                sentence(f": {words}.", EVAL),
             )
         )
     return [tag("h2", "Running now"), tag("ul", *entries, class_="running")]
@@ -99,7 +99,7 @@ def _story(files: LabFiles, promise: Promise, desk: Desk) -> Markup:
             ".",
             *trained,
         ),
-        paragraph(state(promise.answer), " ", promise.words),
+        paragraph(state(promise.answer), " ", sentence(promise.words, metric)),
         class_="card",
     )
 

@@ -12,9 +12,9 @@ from forerun.dashboard import rows
 from forerun.dashboard.desk import Desk, Page
 from forerun.dashboard.html import Piece, table, tag
 from forerun.dashboard.lab_files import LabFiles
-from forerun.dashboard.numbers import number
+from forerun.dashboard.numbers import number, sentence
 from forerun.dashboard.page import paragraph, region, state
-from forerun.dashboard.panels import panels
+from forerun.dashboard.panels import EVAL, panels
 from forerun.dashboard.run_view import RunView
 from forerun.watch.report import Report
 
@@ -77,7 +77,7 @@ def _state(files: LabFiles, run: RunView, report: Report, desk: Desk) -> list[Pi
             " of ",
             number(run.info.num_steps or None, "num_steps"),
             ". ",
-            _reason(report),
+            sentence(_reason(report), EVAL),
             class_="lead",
         ),
         tag("dl", *facts, class_="facts"),
