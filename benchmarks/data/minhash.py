@@ -117,7 +117,7 @@ def daft(options, out: Path) -> dict:
     num, facts = pq.read_metadata(out / "planted.parquet").num_rows, {}
     with timed(facts):
         frame = engine.read_parquet(str(out / "planted.parquet")).select("text")
-        plain = col("text").lower().regexp_replace(r"[^a-z0-9\x{80}-\x{10ffff}]+", " ")
+        plain = col("text").lower().regexp_replace(r"[^a-z0-9\x{80}-\x{10ffff}]+", " ").lstrip().rstrip()
         frame = frame.with_column("plain", plain)
         frame = frame.select(
             col("plain").minhash(num_hashes=BANDS * ROWS, ngram_size=WORDS, seed=1, hash_function="xxhash"), col("plain").alias("text")

@@ -26,6 +26,7 @@ from forerun.curate.cluster.domains import ClusterConfig
 from forerun.curate.embed.encoders import EmbedConfig
 from forerun.curate.quality.model import QualityConfig
 from forerun.curate.quality.teacher import EndpointConfig
+from forerun.curate.sample import sample_texts
 from forerun.curate.tokenise import TokeniseConfig
 from forerun.curate.verify import verify_store
 from forerun.loader.manifest import Source
@@ -143,6 +144,15 @@ def test_a_build_killed_at_any_stage_continues_to_the_same_store(built, tmp_path
     final = subprocess.run(command, capture_output=True, text=True, check=True)
     assert final.stdout.strip() == manifest.digest
     assert store_files(Lab(home), manifest.digest) == store_files(lab, manifest.digest)
+
+
+def test_the_training_sample_is_bounded_in_bytes_and_the_same_however_the_input_is_cut(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("forerun.curate.sample.SAMPLE_BYTES", 5000)
+    whole = documents(200)
+    samples = [sample_texts(partitions(tmp_path / str(count), whole, count)) for count in (1, 3)]
+    sizes = [len(text.encode()) for text in samples[0]["text"].to_pylist()]
+    assert 5000 - 1500 < sum(sizes) <= 5000
+    assert samples[0]["id"].to_pylist() == samples[1]["id"].to_pylist() == whole["id"].to_pylist()[: len(sizes)]
 
 
 def test_a_text_that_spells_the_end_of_document_token_stays_text(tmp_path: Path):

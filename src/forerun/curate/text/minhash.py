@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from forerun.base.errors import ConfigError
+from forerun.curate.text.registers import bits_within, trailing_zeros, word_bits
 from forerun.curate.text.spelling import DECODED, SEPARATES, SKIPPED, cut, spelling, symbol
 from forerun.curate.text.words import arguments, buffers, grams_of, room_for, scan_words
 
@@ -132,72 +133,101 @@ def _slots(length):
 
 
 @numba.njit(cache=True, nogil=True)
-def _read(content, at, stop, low, wide, codes, filled, started, pending):
-    """Append folded characters to `codes` until it is full: punctuation dropped, white space between words one space.
+def _codes(content, first, stop, low, wide, codes):
+    """Write a document's folded characters: punctuation dropped, white space between words one space. Returns how many.
 
-    Returns: where to go on, how many codes there are, whether any came, and whether a space is due before the next.
+    Runs of word bytes come from the edges of bit masks over 64 bytes; a run with bytes beyond ASCII is read character by character.
     """
-    room = len(codes) - 2
-    while at < stop and filled < room:
+    count, begin, carry, pending = 0, -1, np.uint64(0), False
+    for block in range(first, stop + 1, 64):  # one more block where the last is full: the edge of a run that ends the document
+        if block + 64 <= len(content):
+            bits = word_bits(content, block, 0)
+            blank = bits_within(content, block, 0, 33) | bits_within(content, block, 127, 1)
+        else:
+            bits, blank = _last_masks(content, block, stop, low)
+        if stop - block < 64:
+            inside = (np.uint64(1) << np.uint64(stop - block)) - np.uint64(1)
+            bits &= inside
+            blank &= inside
+        edges = bits ^ ((bits << np.uint64(1)) | carry)
+        carry = bits >> np.uint64(63)
+        while edges:
+            lowest = edges & (~edges + np.uint64(1))
+            place = block + trailing_zeros(edges)
+            edges ^= lowest
+            below = blank & (lowest - np.uint64(1))
+            blank ^= below
+            if begin < 0:
+                pending |= below != 0
+                begin = place
+                continue
+            at, high = count + (pending and count > 0), np.uint32(0)
+            codes[count] = 32
+            for index in range(place - begin):
+                byte = np.uint32(content[begin + index])
+                high |= byte
+                codes[at + index] = byte | (np.uint32(byte - np.uint32(65) < np.uint32(26)) << np.uint32(5))
+            if high & np.uint32(128):
+                count, pending = _mixed_codes(content, begin, place, low, wide, codes, count, pending)
+            else:
+                count, pending = at + place - begin, False
+            begin = -1
+        if begin < 0:
+            pending |= blank != 0
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _last_masks(content, block, stop, low):
+    """Word bytes and white space where the buffer ends within 64 bytes."""
+    bits, blank = np.uint64(0), np.uint64(0)
+    for index in range(block, stop):
+        bits |= np.uint64(low[content[index]] > SKIPPED) << np.uint64(index - block)
+        blank |= np.uint64(low[content[index]] == SEPARATES) << np.uint64(index - block)
+    return bits, blank
+
+
+@numba.njit(cache=True, nogil=True)
+def _mixed_codes(content, at, stop, low, wide, codes, count, pending):
+    """The characters of a run without ASCII separators. Returns how many codes there are then, and whether a space is due."""
+    while at < stop:
         folded = low[content[at]]
-        if folded < DECODED:  # without branches: words end at no regular places
-            at += 1
-            is_word = folded > SKIPPED
-            codes[filled] = 32
-            filled += is_word & pending
-            codes[filled] = folded
-            filled += is_word
-            started |= is_word
-            pending = (pending & (not is_word)) | ((folded == SEPARATES) & started)
-            continue
-        entry, width = symbol(content, at, stop, wide)
+        entry, width = (np.uint32(folded), 1) if folded < DECODED else symbol(content, at, stop, wide)
         at += width
         code = entry & np.uint32(0xFFFFFF)
         if code == SEPARATES:
-            pending = started
+            pending = True
         elif code != SKIPPED:
-            if pending:
-                codes[filled] = 32
-                filled += 1
-            codes[filled] = code
-            filled += 1
-            started, pending = True, False
-    return at, filled, started, pending
+            if pending and count:
+                codes[count] = 32
+                count += 1
+            codes[count] = code
+            count, pending = count + 1, False
+    return count, pending
 
 
 @numba.njit(cache=True, nogil=True)
 def _from_characters(content, offsets, low, wide, factors, size, max_chars):
     num = len(offsets) - 1
     out = np.full((num, 2 * len(factors)), EMPTY, np.uint32)
-    codes, shingles, recent = np.empty(BLOCK + size, np.uint32), np.empty(BLOCK + size, np.uint32), np.empty(RECENT, np.uint32)
+    most = min(2 * room_for(offsets), 4 * max_chars)
+    codes, shingles, recent = np.empty(most + 64, np.uint32), np.empty(BLOCK, np.uint32), np.empty(RECENT, np.uint32)
     base = np.uint32(0x9E3779B1)  # assumed: any odd number; what it leaves regular is mixed afterwards
     for document in range(num):
-        at = offsets[document]
-        stop = cut(content, at, offsets[document + 1], max_chars)
-        slots = _slots(stop - at)
+        first = offsets[document]
+        stop = cut(content, first, offsets[document + 1], max_chars)
+        total = _codes(content, first, stop, low, wide, codes)
+        slots = _slots(stop - first)
         recent[:slots] = 0
-        filled, started, pending, any_full = 0, False, False, False
-        while at < stop:
-            at, filled, started, pending = _read(content, at, stop, low, wide, codes, filled, started, pending)
-            whole = filled - size + 1
-            if whole <= 0:
-                continue
-            shingles[:whole] = 0
-            for place in range(size):
-                for index in range(whole):
-                    shingles[index] = np.uint32(shingles[index] * base + codes[index + place])
-            _mix32(shingles, whole)
-            _lower(out[document], factors, shingles, _unseen(shingles, whole, recent, slots))
-            any_full = True
-            codes[: size - 1] = codes[whole:filled].copy()
-            filled = size - 1
-        if not any_full and filled:
-            value = np.uint32(0)
-            for index in range(filled):
-                value = np.uint32(value * base + codes[index])
-            shingles[0] = value
-            _mix32(shingles, 1)
-            _lower(out[document], factors, shingles, 1)
+        width = min(size, total)  # a text shorter than a shingle is one shingle
+        for begin in range(0, min(total, total - width + 1), BLOCK):
+            count = min(BLOCK, total - width + 1 - begin)
+            shingles[:count] = 0
+            for place in range(width):
+                for index in range(count):
+                    shingles[index] = np.uint32(shingles[index] * base + codes[begin + index + place])
+            _mix32(shingles, count)
+            _lower(out[document], factors, shingles, _unseen(shingles, count, recent, slots))
     return out
 
 
