@@ -137,7 +137,7 @@ class Chart:
             if line.marker:
                 parts += [_point(line, x, y) for x, y in points]
             else:
-                parts.append(f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}" class="{line.css}"/>')
+                parts.append(f'<polyline points="{" ".join(f"{x:.0f},{y:.1f}" for x, y in points)}" class="{line.css}"/>')
         return "".join(parts)
 
     def _grid(self, x_axis: Axis, y_axis: Axis) -> list[str]:

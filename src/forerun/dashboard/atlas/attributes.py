@@ -20,7 +20,7 @@ from forerun.base.lab import Lab
 from forerun.dashboard.atlas.book import Book
 
 SOURCE_CELLS = "source_cells.parquet"
-VERSION = 4  # raised whenever what is made from a store reads or is drawn otherwise
+VERSION = 5  # raised whenever what is made from a store reads or is drawn otherwise
 LEAST_DOCUMENTS = 200  # assumed: fewer documents may fall into one bucket, or go entirely, by chance
 ONE_BUCKET = 0.98  # assumed: share of a source's tokens in one quality bucket that makes its quality uninformative
 ALL_DUPLICATES = 0.9  # measured: a wrong rule removed over 95% of 15 of 113 public sources; 90% of a source is worth a look either way

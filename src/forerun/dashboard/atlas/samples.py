@@ -18,7 +18,7 @@ from forerun.dashboard.atlas.text import Reader
 FILE = "samples.parquet"
 SEARCHED = 20_000  # assumed: uniform draws over all cells; 100 a cell of 200 say a share of 10% to 3 points, and make an index of a few MB
 LEAST_OF_CELL = 20  # assumed: uniform draws of a cell, however many cells there are
-MOST_OF_CELL = 120  # derived: a topic in 10% of a cell is told to 2.7 points by 120 draws; more would make the index larger than the texts
+MOST_OF_CELL = 100  # derived: a topic in 10% of a cell is told to 3 points by 100 draws; more would make the index larger than the texts
 NEAREST = 8  # assumed: documents nearest to the centre, as many as people read
 MOST_TOKENS = 1024  # assumed: of a text kept; the beginning says what a document is about
 NEAREST_KIND, UNIFORM_KIND = "nearest", "uniform"
