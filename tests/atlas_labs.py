@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
 from forerun.base.lab import Lab
-from forerun.curate.store import StoreSpec, slug, write_store
+from forerun.curate.spill import slug
+from forerun.curate.store import StoreSpec, write_store
 from forerun.curate.text import evidence
 from forerun.curate.text.fuzzy import near_duplicates
 from forerun.curate.text.minhash import MinHashConfig

@@ -48,9 +48,7 @@ STEP_CODE = {
     "tokenise": ("forerun.curate.tokenise",),
     "store": (
         "forerun.curate.build",
-        *(f"forerun.curate.build_{part}" for part in ("stages", "tasks")),
-        "forerun.curate.sample",
-        "forerun.curate.store",
+        *(f"forerun.curate.{name}" for name in ("build_stages", "build_tasks", "sample", "spill", "store")),
     ),
 }
 VERSION = 2  # raised whenever a stage here would give other bytes for the same parameters

@@ -27,7 +27,8 @@ from forerun.curate.embed.quantize import from_int8, to_int8
 from forerun.curate.embed.tfidf import load_tfidf
 from forerun.curate.quality.files import load_quality
 from forerun.curate.quality.model import QualityModel
-from forerun.curate.store import held_out_mask, spill
+from forerun.curate.spill import spill
+from forerun.curate.store import held_out_mask
 from forerun.curate.tokenise import Encoder
 
 

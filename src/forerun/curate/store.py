@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,11 +24,11 @@ from forerun.base.config import load_json
 from forerun.base.errors import DataError
 from forerun.base.files import fsync_folder, storage_errors, write_atomic, write_json
 from forerun.base.lab import Lab
+from forerun.curate.spill import dtype_of, spill
 from forerun.curate.tokenise import lost_markers
-from forerun.loader.manifest import MAX_UINT16_VOCAB, NUM_QUALITY_BUCKETS, Cell, Manifest, Shard, Source, Step
+from forerun.loader.manifest import Cell, Manifest, Shard, Source, Step
 
 SHARD_TOKENS = 1 << 26  # assumed: 128 MiB of uint16 a file, large enough to stream, small enough to copy and check in seconds
-REQUIRED = ("id", "source", "source_id", "domain", "quality", "held_out", "num_bytes", "tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +58,7 @@ class StoreWriter:
 
     def __init__(self, lab: Lab, spec: StoreSpec, work: Path) -> None:
         self.lab, self.spec, self.work = lab, spec, work
-        self.dtype = _dtype_of(spec.vocab_size)
+        self.dtype = dtype_of(spec.vocab_size)
 
     def run_folder(self, partition: int) -> Path:
         """Where `spill` puts a partition; it is there when the partition was added before, wholly."""
@@ -172,56 +171,12 @@ class StoreWriter:
         shutil.rmtree(self.work, ignore_errors=True)
 
 
-def spill(run: Path, documents: pa.Table, vocab_size: int) -> None:
-    """Write one partition to a folder that is whole or absent: columns `REQUIRED` and any scores; `tokens` are lists of ids without
-    the end-of-document token.
-
-    Raises: DataError for an id outside the vocabulary, a domain that is no folder name, or a quality outside 0-4.
-    """
-    _check(documents, vocab_size)
-    part = run.with_name(run.name + ".part")
-    with storage_errors(part):
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        tokens = documents["tokens"].combine_chunks() if documents.num_rows else pa.array([], pa.large_list(pa.int32()))
-        lengths = np.asarray(pc.list_value_length(tokens), np.int64)
-        np.asarray(tokens.flatten()).astype(_dtype_of(vocab_size)).tofile(part / "tokens.bin")
-        table = documents.drop_columns(["tokens"]).append_column("num_tokens", pa.array(lengths))
-        pq.write_table(table, part / "docs.parquet", compression="zstd")
-        shutil.rmtree(run, ignore_errors=True)
-        part.rename(run)
-        fsync_folder(run.parent)
-
-
-def _dtype_of(vocab_size: int) -> np.dtype:
-    return np.dtype("<u2") if vocab_size <= MAX_UINT16_VOCAB else np.dtype("<u4")
-
-
-def _check(documents: pa.Table, vocab_size: int) -> None:
-    missing = [name for name in REQUIRED if name not in documents.column_names]
-    assert not missing, f"columns {missing} are missing"
-    assert documents["held_out"].type == pa.bool_()
-    assert documents["quality"].type == pa.int8()
-    for domain in pc.unique(documents["domain"]).to_pylist():
-        if domain is None or slug(domain) != domain:
-            raise DataError(
-                f"domain {domain!r} is no folder name", hint=f"use {slug(domain or 'unknown')!r}; domain_titles holds the long name"
-            )
-    if documents.num_rows:
-        quality = pc.min_max(documents["quality"]).as_py()
-        if not 0 <= quality["min"] <= quality["max"] < NUM_QUALITY_BUCKETS:
-            raise DataError(f"quality must be 0-4, got {quality['min']}..{quality['max']}", hint="bucket the score first")
-        largest = pc.max(documents["tokens"].combine_chunks().flatten()).as_py()
-        if largest is not None and largest >= vocab_size:
-            raise DataError(f"token id {largest} is outside the vocabulary of {vocab_size}", hint="encode with the store's tokenizer")
-
-
 def write_store(
     lab: Lab,
     documents: Iterable[Mapping[str, object]],
     spec: StoreSpec,
 ) -> Manifest:
-    """A store from documents in memory: mappings with `REQUIRED` keys and any scores. For tests, examples and small sets."""
+    """A store from documents in memory: mappings with the keys `spill.REQUIRED` and any scores. For tests, examples and small sets."""
     table = pa.Table.from_pylist([dict(document) for document in documents])
     table = table.set_column(table.column_names.index("quality"), "quality", table["quality"].cast(pa.int8()))
     table = table.set_column(table.column_names.index("tokens"), "tokens", table["tokens"].cast(pa.large_list(pa.int32())))
@@ -230,11 +185,6 @@ def write_store(
     writer = StoreWriter(lab, spec, work)
     writer.add(0, table)
     return writer.finish()
-
-
-def slug(title: str) -> str:
-    """A name as a folder name: lower-case letters, digits and single hyphens."""
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "unnamed"
 
 
 def _cells_of(documents: pa.Table) -> Iterable[pa.Table]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forerun.curate.store import slug
+from forerun.curate.spill import slug
 
 WORDS_A_DOCUMENT = 400  # assumed: a document's first words tell its subject; bounds the count of a long one
 PRIOR = 500.0  # assumed: documents' worth of belief that a word is as common here as everywhere
