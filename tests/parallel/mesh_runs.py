@@ -16,6 +16,7 @@ from forerun.train.config import RunConfig, TrainConfig
 from forerun.train.state import init_state
 from forerun.train.step import build_step, model_batch
 
+FAST_TO_COMPILE: dict[str, str | bool] = {"xla_backend_optimization_level": "0"}  # these steps are short, their programs are not
 MODEL = ModelConfig(
     vocab_size=64,
     d_model=16,
@@ -70,9 +71,11 @@ def random_batch(config: RunConfig, step: int) -> SimpleNamespace:
 def trained(config: RunConfig, num_steps: int):
     """State and the reports of the first steps."""
     mesh = build_mesh(config.mesh) if config.mesh.num_devices > 1 else None
-    step, state, reports = build_step(config, mesh), init_state(config, mesh), []
-    for number in range(num_steps):
-        state, report = step(state, model_batch(random_batch(config, number), mesh))  # type: ignore[arg-type]
+    state, reports = init_state(config, mesh), []
+    batches = [model_batch(random_batch(config, number), mesh) for number in range(num_steps)]  # type: ignore[arg-type]
+    step = build_step(config, mesh).lower(state, batches[0]).compile(FAST_TO_COMPILE)
+    for batch in batches:
+        state, report = step(state, batch)
         reports.append(report)
     return state, reports
 

@@ -23,7 +23,7 @@ def launch(arguments: list[str], num_processes: int, num_devices: int) -> int:
     """Run `forerun ARGUMENTS` in `num_processes` processes that find each other by jax.distributed; when one ends badly, all end.
 
     Args:
-        num_devices: of the run's mesh, CPU devices being shared out equally among the processes.
+        num_devices: of the run's mesh, CPU devices being shared out equally among the processes, as are the cores.
     Returns: 0, or the exit code of one that ended badly and has said why.
     Raises: ConfigError when the devices cannot be shared out; ProcessLost when one was killed.
     """
@@ -38,6 +38,7 @@ def launch(arguments: list[str], num_processes: int, num_devices: int) -> int:
         FOLLOW_PARENT: "1",
         "XLA_FLAGS": _with_devices(os.environ.get("XLA_FLAGS", ""), num_devices // num_processes),
     }
+    environment.setdefault("PJRT_NPROC", str(max(1, (os.cpu_count() or 1) // num_processes)))  # threads of XLA:CPU
     children = [
         subprocess.Popen(
             [sys.executable, "-c", "from forerun.cli.main import main; main()", *arguments],

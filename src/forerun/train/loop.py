@@ -13,6 +13,7 @@ from forerun.base.config import digest_of
 from forerun.base.errors import CheckFailed, StorageError
 from forerun.base.lab import Lab
 from forerun.base.progress import Progress
+from forerun.kernels.compiling import keep_compiled
 from forerun.kernels.host_memory import keep_heap_between_steps
 from forerun.loader.batches import Batches
 from forerun.loader.prefetch import Fetched, Prefetcher
@@ -92,12 +93,10 @@ def train(
     if mirror:
         tracker_of(mirror)
     last = min(stop_after or config.train.num_steps, config.train.num_steps)
+    keep_compiled(lab.root / "cache" / "compiled", has_collectives=config.mesh.num_devices > 1)
     must_agree(config=digest_of(config), run_id=run_id, stop_at_step=str(last))
     mesh = mesh_of(config)
     keep_heap_between_steps()
-    jax.config.update("jax_compilation_cache_dir", str(lab.root / "cache" / "compiled"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     store = open_store(lab, config.data.manifest)
     run = _Run(config, lab, store, mesh, run_id, last, changed, registration, on_eval, quiet, watchdog_s, mirror)
     while True:
