@@ -71,13 +71,18 @@ def test_the_command_writes_numbers_a_plot_and_its_table(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--mesh", "expert=5"], "--shards must divide"),
+        (["--mesh", "expert=5"], "--mesh expert must divide"),
         (["--seq-len", "0"], "--seq-len must be at least 1"),
         (["--seq-len", "100000"], "a shard holds whole sequences"),
         (["--rule", "best"], "--rule must be one of"),
         (["--num-draws", "0"], "--num-draws must be at least 1"),
         (["--top-k", "400"], "--top-k must be at most"),
         (["--capacity-factor", "nan"], "--capacity-factor must be positive"),
+        (["--capacity-factor", "inf"], "--capacity-factor must be positive and finite"),
+        (["--seed", "-1"], "--seed must not be negative"),
+        (["--reference", "--num-draws", "0"], "--num-draws must be at least 1"),
+        (["--plot", "drops.csv"], "--plot must name a file that ends in .svg"),
+        (["--plot", "/tmp"], "--plot must name a file that ends in .svg"),
         (["--batch-tokens", "1000"], "--batch-tokens must be a multiple"),
     ],
 )

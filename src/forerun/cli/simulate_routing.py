@@ -39,8 +39,12 @@ def simulate_routing(
     as_json: JsonOption = False,
 ) -> None:
     """What share of assignments would be dropped, from how many documents a device holds. Constants were fitted: see --reference."""
+    from forerun.base.errors import ConfigError
     from forerun.parallel import published, simulate
     from forerun.plan.run import parse_mesh
+
+    if plot != NO_FILE and (plot.suffix != ".svg" or plot.is_dir()):
+        raise ConfigError(f"--plot must name a file that ends in .svg, got {plot}", hint="its table goes beside it, ending in .csv")
 
     if reference:
         rows = published.compared(num_draws=num_draws, seed=seed)

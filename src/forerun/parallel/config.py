@@ -60,12 +60,13 @@ class TransportConfig:
     """Rescale the combine weights of a token's surviving assignments to their sum before drops."""
 
     def __post_init__(self) -> None:
-        if not self.capacity_factor >= 0:
+        if not 0 <= self.capacity_factor < math.inf:
             raise ConfigError(
-                f"transport.capacity_factor must not be negative, got {self.capacity_factor}", hint="0 is dropless, 1.15 is usual"
+                f"transport.capacity_factor must be finite and not negative, got {self.capacity_factor}",
+                hint="0 is dropless, 1.15 is usual",
             )
-        if not self.sender_factor > 0:
-            raise ConfigError(f"transport.sender_factor must be positive, got {self.sender_factor}", hint="1.15 is usual")
+        if not 0 < self.sender_factor < math.inf:
+            raise ConfigError(f"transport.sender_factor must be positive and finite, got {self.sender_factor}", hint="1.15 is usual")
         if self.num_waves < 1:
             raise ConfigError(f"transport.num_waves must be at least 1, got {self.num_waves}", hint="3 is usual")
         if self.drop_rule == "sender_receiver" and (self.capacity_factor == 0 or self.receiver != "expert"):

@@ -11,6 +11,7 @@ popularity between experts that balancing leaves, the same for all senders.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -22,6 +23,7 @@ from forerun.parallel.config import MeshConfig
 
 Rule = Literal["fixed_cells", "sender_receiver", "ragged", "water_filling_expert", "water_filling_shard"]
 RULES: tuple[Rule, ...] = ("fixed_cells", "sender_receiver", "ragged", "water_filling_expert", "water_filling_shard")
+FLAGS = {"shards": "--mesh expert", "groups": "--mesh replica x data", "tokens_per_shard": "--batch-tokens over the devices"}
 REFERENCE_EXPERTS = 384  # derived: the model the constants below were fitted on
 RAGGED_CHUNKS = 2  # derived: the original's ragged transport gives each half of a shard's experts its own capacity
 
@@ -63,21 +65,24 @@ class Scenario:
     def __post_init__(self) -> None:
         for name in ("num_experts", "top_k", "shards", "groups", "seq_len", "tokens_per_shard", "document_tokens"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}", hint="raise it")
+                flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
+                raise ConfigError(f"{flag} must be at least 1, got {getattr(self, name)}", hint="raise it")
         if self.num_experts % self.shards:
             raise ConfigError(
-                f"--shards must divide --num-experts={self.num_experts}, got {self.shards}", hint="every shard holds equally many"
+                f"--mesh expert must divide --num-experts={self.num_experts}, got {self.shards}", hint="every shard holds equally many"
             )
         if self.top_k > self.num_experts:
             raise ConfigError(f"--top-k must be at most --num-experts={self.num_experts}, got {self.top_k}", hint="lower it")
         if self.tokens_per_shard < self.seq_len:
             raise ConfigError(
-                f"--tokens-per-shard must be at least --seq-len={self.seq_len}, got {self.tokens_per_shard}",
+                f"{FLAGS['tokens_per_shard']} must be at least --seq-len={self.seq_len}, got {self.tokens_per_shard}",
                 hint="a shard holds whole sequences: enlarge the batch or use fewer shards",
             )
         for name in ("capacity_factor", "sender_factor"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"--{name.replace('_', '-')} must be positive, got {getattr(self, name)}", hint="1.15 is usual")
+            if not 0 < getattr(self, name) < math.inf:
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} must be positive and finite, got {getattr(self, name)}", hint="1.15 is usual"
+                )
 
     @property
     def documents_per_shard(self) -> float:
@@ -191,8 +196,7 @@ def forecast(scenario: Scenario, *, num_draws: int = 400, seed: int = 0) -> Fore
 
     Raises: ConfigError when there is nothing to draw.
     """
-    if num_draws < 1:
-        raise ConfigError(f"--num-draws must be at least 1, got {num_draws}", hint="400 give two digits")
+    check_draws(num_draws, seed)
     behaviour, largest = Behaviour(), 4 * max(1.0, scenario.documents_per_shard)
     points, count = [], 1.0
     while count <= largest:
@@ -202,6 +206,14 @@ def forecast(scenario: Scenario, *, num_draws: int = 400, seed: int = 0) -> Fore
         count *= 2
     here = predict(scenario, behaviour, num_draws=num_draws, seed=seed)
     return Forecast(scenario=scenario, behaviour=behaviour, here=here, curve=tuple(points))
+
+
+def check_draws(num_draws: int, seed: int) -> None:
+    """Raises: ConfigError when there is nothing to draw, or no generator starts there."""
+    if num_draws < 1:
+        raise ConfigError(f"--num-draws must be at least 1, got {num_draws}", hint="400 give two digits")
+    if seed < 0:
+        raise ConfigError(f"--seed must not be negative, got {seed}", hint="any whole number from 0 on")
 
 
 def _loads(scenario: Scenario, behaviour: Behaviour, rng: np.random.Generator) -> np.ndarray:
