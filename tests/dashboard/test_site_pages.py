@@ -107,6 +107,8 @@ def test_pages_tell_the_whole_story_of_a_lab(hostile_lab, planner):
         "drops",
         "expert-load",
         "expert-drops",
+        "layer-expert-load",
+        "layer-expert-drops",
     }
     assert figures >= expected | {"entropy", "mfu", "throughput", "rates"}
     assert "inside the promised 90% band" in page["runs/big.html"]

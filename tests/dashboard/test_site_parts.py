@@ -20,6 +20,7 @@ from forerun.dashboard.markdown import markdown
 from forerun.dashboard.numbers import number
 from forerun.dashboard.page_terms import GLOSSARY
 from forerun.dashboard.points import POINTS, thinned
+from forerun.dashboard.routing_panels import expert_maps
 from forerun.dashboard.run_view import RunView, signature_of
 from forerun.record.journal import Journal
 from forerun.record.run import start_run
@@ -151,3 +152,22 @@ def test_a_heat_map_says_its_values_in_digits_and_leaves_gaps_empty():
     drawn = made.render("k.csv")
     assert drawn.count('class="heat') == 1 and 'value="1.0"' in drawn
     assert made.csv() == "y \\ x,a,b\nr,1.0,\n"
+
+
+def test_drops_by_layer_and_expert_name_the_worst_and_share_columns_where_experts_are_many(tmp_path):
+    lab = Lab(tmp_path)
+    start_run(lab.run("r"), num_steps=10, unregistered=True)
+    valid = [[100] * 130, [100] * 130]
+    dropped = [[0] * 130, [0] * 129 + [60]]
+    flat = {"valid_by_expert": [200] * 130, "dropped_by_expert": [0] * 129 + [60]}
+    with Journal(lab.run("r")) as journal:
+        journal.event("drops", 5, **flat, valid_by_layer_and_expert=valid, dropped_by_layer_and_expert=dropped)
+        journal.event("drops", 9, **flat, valid_by_layer_and_expert=[[1], [1, 2]], dropped_by_layer_and_expert="nonsense")
+    view = RunView(lab.run("r"), signature_of(lab.run("r")))
+    assert [made.key for made in expert_maps(view)] == ["expert-load", "expert-drops"]  # what is no table is left out
+    with Journal(lab.run("r")) as journal:
+        journal.event("drops", 10, **flat, valid_by_layer_and_expert=valid, dropped_by_layer_and_expert=dropped)
+    drops, load = expert_maps(RunView(lab.run("r"), signature_of(lab.run("r"))))[:2]
+    assert (drops.key, load.key) == ("layer-expert-drops", "layer-expert-load")
+    assert len(drops.columns) == 44 and drops.columns[0] == "0-2" and drops.columns[-1] == "129"
+    assert drops.values[1][-1] == pytest.approx(0.6) and "Expert 129 of layer 1" in drops.title and "60.00%" in drops.title

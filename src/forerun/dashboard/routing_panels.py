@@ -104,10 +104,12 @@ def _layers_by_experts(event: dict[str, Any]) -> list[HeatMap]:
     valid, dropped = (_table(event.get(f"{what}_by_layer_and_expert")) for what in ("valid", "dropped"))
     if valid is None or dropped is None or valid.shape != dropped.shape:
         return []
-    width = math.ceil(valid.shape[1] / MOST_EXPERTS)
-    starts = np.arange(0, valid.shape[1], width)
+    num_experts = valid.shape[1]
+    width = math.ceil(num_experts / MOST_EXPERTS)
+    starts = np.arange(0, num_experts, width)
     valid, dropped = (np.add.reduceat(counts, starts, axis=1) for counts in (valid, dropped))
-    columns = [str(first) if width == 1 else f"{first}-{min(first + width, len(starts) * width) - 1}" for first in starts.tolist()]
+    lasts = [min(first + width, num_experts) - 1 for first in starts.tolist()]
+    columns = [str(last) if first == last else f"{first}-{last}" for first, last in zip(starts.tolist(), lasts)]
     rows = [f"layer {layer}" for layer in range(len(valid))]
     shares, loads = dropped / np.maximum(valid, 1), valid / np.maximum(valid.mean(1, keepdims=True), 1e-9)
     (layer, expert), (busy, most) = (np.unravel_index(int(np.argmax(values)), values.shape) for values in (shares, loads))
