@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
-from mesh_runs import losses, run_config, trained
+from mesh_runs import FAST_TO_COMPILE, losses, random_batch, run_config, trained
 
 from forerun.base.errors import ConfigError
 from forerun.optim.paths import named_leaves
 from forerun.parallel.config import MeshConfig, TransportConfig
-from forerun.parallel.mesh import build_mesh
+from forerun.parallel.mesh import build_mesh, over_batch
 from forerun.parallel.transports import TRANSPORTS
 from forerun.train.checkpoint import Checkpoints
 from forerun.train.drops import DropCount
 from forerun.train.loop import mesh_of
 from forerun.train.state import shardings_of, state_shapes
+from forerun.train.step import gradient_of, model_batch
 
 MESH = MeshConfig(replica=2, data=2, expert=2)
 TIGHT = TransportConfig(capacity_factor=0.8, sender_factor=0.9, num_waves=2)
@@ -57,6 +61,17 @@ def test_switching_the_transport_leaves_fifty_steps_of_training_unchanged(droppi
     for ours, theirs in zip(reports, expected, strict=True):
         np.testing.assert_array_equal(ours.dropped, theirs.dropped)
         np.testing.assert_array_equal(ours.dropped_by_sequence, theirs.dropped_by_sequence)
+
+
+def test_under_a_scan_one_layer_is_gathered_at_a_time():
+    config = run_config(MeshConfig(data=2, expert=2), remat="block", layer_loop="scan")
+    config = replace(config, model=replace(config.model, num_layers=7))  # a size no other dimension has
+    mesh = build_mesh(config.mesh)
+    shapes, batch = state_shapes(config), model_batch(random_batch(config, 0), mesh)  # type: ignore[arg-type]
+    gradient = jax.jit(functools.partial(gradient_of, config, mesh), in_shardings=(shardings_of(shapes, mesh), over_batch(mesh)))
+    program = gradient.lower(shapes, batch).compile(FAST_TO_COMPILE).as_text()
+    gathers = re.findall(r"= \w+\[([\d,]*)\]\S* all-gather\(", program or "")
+    assert "16,16" in gathers and not any("7" in dims.split(",") for dims in gathers)
 
 
 @pytest.mark.slow
