@@ -197,7 +197,8 @@ def _promises(lab: Lab) -> list[Promise]:
 def _manifest_of(manifest: Mapping[str, Any]) -> object:
     """What every page of a data set needs of it."""
     book = book_of_manifest("", manifest)
-    return book.summary(), manifest["held_out"], [step["documents_in"] for step in manifest.get("steps", [])]
+    steps = [(step["documents_in"], step["documents_out"], step["dropped"].items()) for step in manifest["steps"]]
+    return book.summary(), manifest["held_out"], manifest["vocab_size"] + 0, steps, [source["num_tokens"] for source in manifest["sources"]]
 
 
 def _read_all(folder: Path, kind: str, check: Callable[[dict[str, Any]], object], problems: list[str]) -> dict[str, dict[str, Any]]:

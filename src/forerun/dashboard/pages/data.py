@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from forerun.base import units
+from forerun.dashboard.atlas import address
 from forerun.dashboard.atlas import pages as atlas
+from forerun.dashboard.atlas.book import book_of_manifest
 from forerun.dashboard.desk import Desk, Page
 from forerun.dashboard.heat import HeatMap
 from forerun.dashboard.html import Piece, table
@@ -38,8 +40,10 @@ def _data_set(digest: str, manifest: Mapping[str, Any], desk: Desk) -> list[Piec
     whole = Counter[int]()
     for row in grid.values():
         whole.update(row)
-    ordered = sorted(grid.items(), key=lambda item: -sum(item[1].values()))
-    rows = [_domain(name, row, whole, total) for name, row in ordered]
+    book = book_of_manifest(digest, manifest)
+    by_tokens = sorted(grid, key=lambda name: -sum(grid[name].values()))
+    ordered = [(book.title(name), grid[name]) for name in by_tokens]
+    rows = [_domain(desk.link(book.title(name), address.domain(book, name)), grid[name], whole, total) for name in by_tokens]
     rows.append(_domain("all", whole, whole, total))
     sources = [
         (
@@ -66,8 +70,8 @@ def _data_set(digest: str, manifest: Mapping[str, Any], desk: Desk) -> list[Piec
     heads = [
         "domain",
         desk.term("share", "num_tokens"),
-        *(f"q{quality}" for quality in range(NUM_QUALITIES)),
-        desk.term("enrichment of q4", "enrichment"),
+        *(desk.term(f"Q{quality}", "quality_share") for quality in range(NUM_QUALITIES)),
+        desk.term("enrichment of Q4", "enrichment"),
         "tokens",
     ]
     return [
@@ -85,7 +89,7 @@ def _data_set(digest: str, manifest: Mapping[str, Any], desk: Desk) -> list[Piec
     ]
 
 
-def _domain(name: str, row: Mapping[int, int], whole: Mapping[int, int], total: int) -> tuple[Piece, ...]:
+def _domain(name: Piece, row: Mapping[int, int], whole: Mapping[int, int], total: int) -> tuple[Piece, ...]:
     tokens = sum(row.values())
     usual = whole[NUM_QUALITIES - 1] / total if total else 0.0
     enriched = row[NUM_QUALITIES - 1] / tokens / usual if usual and tokens else None
@@ -107,7 +111,7 @@ def _map(digest: str, ordered: list[tuple[str, Counter[int]]]) -> HeatMap:
         title=f"{ordered[best][0]} has the largest share of the best bucket: {values[best][NUM_QUALITIES - 1]:.0%}",
         x_label="quality bucket",
         y_label="share of a domain's tokens",
-        columns=[f"q{quality}" for quality in range(NUM_QUALITIES)],
+        columns=[f"Q{quality}" for quality in range(NUM_QUALITIES)],
         rows=[name for name, _ in ordered],
         values=values,
         term="quality_share",
