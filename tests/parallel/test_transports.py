@@ -13,6 +13,7 @@ import pytest
 from plain_experts import kept, make_problem, output_and_gradients
 
 from forerun.base.errors import ConfigError
+from forerun.parallel import ragged
 from forerun.parallel.config import MeshConfig, TransportConfig, check_header_ids
 from forerun.parallel.contract import ExpertParams
 from forerun.parallel.mesh import build_mesh
@@ -101,6 +102,26 @@ def test_odd_sizes_equal_plain_loops(kind, num_devices, num_tokens, num_experts,
     config = TransportConfig(kind=kind, capacity_factor=0.6, sender_factor=0.7, num_waves=2)
     for case in ("plain", "idle"):
         check(make_problem(num_devices, num_tokens, num_experts, top_k, kind=case), config, MESHES[num_devices], 5)
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_on_accelerators_rows_travel_by_the_ragged_exchange_and_nothing_is_gathered(monkeypatch, platform):
+    monkeypatch.setattr(ragged, "NATIVE_PLATFORMS", ("cpu",))  # what an accelerator's own process says of itself; lowered, not run
+    problem = make_problem(2, 12, 8, 3)
+
+    def both(rows, weight, experts):
+        def scalar(*arguments):
+            rows, weight, experts = arguments
+            run = bind(replace(TIGHT, kind="ragged"), build_mesh(MESHES[2]))
+            return run(rows, problem.expert_index, weight, problem.valid, ExpertParams(*experts))[0].sum()  # type: ignore[arg-type]
+
+        return jax.grad(scalar, (0, 1, 2))(rows, weight, experts)
+
+    traced = jax.jit(both).trace(problem.rows, problem.weight, problem.experts)
+    program = traced.lower(lowering_platforms=(platform,)).as_text()
+    assert program.count("ragged_all_to_all") >= 4  # there and back, forward and backward
+    gathers = [line for line in program.splitlines() if "stablehlo.all_gather" in line]
+    assert gathers and all("xi32>" in line for line in gathers)  # counts and offsets alone
 
 
 def test_more_experts_a_shard_than_bfloat16_ids_can_name_are_refused():
