@@ -52,12 +52,20 @@ def test_all_pages_of_the_demo_open_with_living_figures_and_a_screenshot_each(ki
     }
 
 
+def of_each_kind(paths: list[str]) -> list[str]:
+    """All pages of the site's root, and of each folder, whose pages are made alike, the first and the last."""
+    folders: dict[str, list[str]] = {}
+    for path in paths:
+        folders.setdefault(path.rpartition("/")[0], []).append(path)
+    return [path for folder, inside in folders.items() for path in (inside if not folder else sorted({inside[0], inside[-1]}))]
+
+
 def test_axe_finds_nothing_on_any_page_light_or_dark(small, static_site, open_page):
     if not AXE.exists():
         pytest.skip("needs web/node_modules (npm ci), 2026-11")
     url = static_site(small)
     page = open_page(f"{url}/index.html")
-    for path in paths_of(url):
+    for path in of_each_kind(paths_of(url)):
         page.emulate_media(color_scheme="light")
         page.goto(url + path)
         settle(page)
