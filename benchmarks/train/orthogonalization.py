@@ -1,18 +1,21 @@
 """Newton-Schulz against a singular value decomposition, and whether the cheaper form trains as well.
 
     python benchmarks/train/orthogonalization.py
+    python benchmarks/train/orthogonalization.py --only convergence,gram        parts of it, about a minute each
 
 First table: what becomes of singular values, and how far the result is from U V' of the decomposition. Second: loss at the end of
-300 steps on the bigram text of `z_loss.py`, three seeds, same batches. Written to `orthogonalization.json`.
+300 steps on the bigram text of `z_loss.py`, three seeds, same batches. Parts measured are replaced in `orthogonalization.json`, each with its date and commit.
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
 import json
 import statistics
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,7 +35,9 @@ FORMS = {
     "gram_bfloat16": functools.partial(orthogonalize_by_gram, precision="bfloat16"),
 }
 SPECTRA = {"gaussian": None, "decays 100-fold": 1e-2, "decays 10,000-fold": 1e-4}
+TRAINED = ("quintic", "gram", "gram_bfloat16")
 NUM_STEPS = 300
+RESULTS = Path(__file__).with_name("orthogonalization.json")
 LAST = 50  # steps whose mean loss is compared
 
 
@@ -58,35 +63,36 @@ def convergence() -> dict[str, dict[str, dict[str, float]]]:
     return table
 
 
-def training() -> dict[str, list[float]]:
-    """Mean loss of the last steps by form and seed; every seed sees the same batches under every form."""
-    text, losses = Bigrams(), {}
-    for form in ("quintic", "gram", "gram_bfloat16"):
-        base = replace(run_config("muonh, high", 1e-4, 0), model=MODEL)
-        base = replace(
-            base,
-            train=replace(base.train, num_steps=NUM_STEPS),
-            optim=replace(base.optim, orthogonalization=form, muonh_learning_rate=0.02, adam_learning_rate=0.02),
-        )
-        step_fn = build_step(base)
-        losses[form] = []
-        for seed in SEEDS:
-            state, last = init_state(replace(base, train=replace(base.train, seed=seed))), []
-            for step in range(NUM_STEPS):
-                state, report = step_fn(state, text.batch(seed, step))
-                if step >= NUM_STEPS - LAST:
-                    last.append(float(report.nats_sum) / float(report.num_tokens))
-            losses[form].append(statistics.mean(last))
-        print(
-            f"{form:17} loss_nats {' '.join(f'{loss:.4f}' for loss in losses[form])}  mean {statistics.mean(losses[form]):.4f}", flush=True
-        )
-    return losses
+def training(form: str) -> dict[str, Any]:
+    """Mean loss of the last steps by seed; a seed sees the same batches under every form."""
+    text, losses = Bigrams(), list[float]()
+    base = replace(run_config("muonh, high", 1e-4, 0), model=MODEL)
+    base = replace(
+        base,
+        train=replace(base.train, num_steps=NUM_STEPS),
+        optim=replace(base.optim, orthogonalization=form, muonh_learning_rate=0.02, adam_learning_rate=0.02),  # type: ignore[arg-type]
+    )
+    step_fn = build_step(base)
+    for seed in SEEDS:
+        state, last = init_state(replace(base, train=replace(base.train, seed=seed))), []
+        for step in range(NUM_STEPS):
+            state, report = step_fn(state, text.batch(seed, step))
+            if step >= NUM_STEPS - LAST:
+                last.append(float(report.nats_sum) / float(report.num_tokens))
+        losses.append(statistics.mean(last))
+    print(f"{form:17} loss_nats {' '.join(f'{loss:.4f}' for loss in losses)}  mean {statistics.mean(losses):.4f}", flush=True)
+    return provenance() | {"loss_nats": losses}
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(("convergence", *TRAINED)), help="parts to measure")
+    chosen = parser.parse_args().only.split(",")
     keep_heap_between_steps()
-    result = {"schema": 1, **provenance(), "convergence": convergence(), "loss_nats": training()}
-    Path(__file__).with_name("orthogonalization.json").write_text(json.dumps(result, indent=1) + "\n")
+    for part in chosen:
+        measured = provenance() | {"spectra": convergence()} if part == "convergence" else training(part)
+        kept = json.loads(RESULTS.read_text())["parts"] if RESULTS.exists() else {}
+        RESULTS.write_text(json.dumps({"schema": 1, "parts": kept | {part: measured}}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -7,16 +7,16 @@ import sys
 import time
 
 import jax
-from shapes import batch_of, peer_run
+from shapes import Size, batch_of, peer_run
 
 from forerun.kernels.host_memory import keep_heap_between_steps
 from forerun.train.state import init_state
 from forerun.train.step import compile_step
 
 
-def main(capacity_factor: float) -> None:
+def main(capacity_factor: float, size: Size) -> None:
     keep_heap_between_steps()
-    run = peer_run(capacity_factor=capacity_factor)
+    run = peer_run(capacity_factor=capacity_factor, size=size)
     state, (step_fn, ratio) = init_state(run), compile_step(run)
     batches = [batch_of(run, seed) for seed in range(4)]
     for index in range(2):
@@ -32,4 +32,4 @@ def main(capacity_factor: float) -> None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]))
+    main(float(sys.argv[1]), json.loads(sys.argv[2]))

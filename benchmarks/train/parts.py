@@ -123,7 +123,8 @@ def checkpoints() -> dict[str, float]:
             blocked.append(ours.begin(state, step)[0])
             ours.finish()
             started = time.perf_counter()
-            np.savez(Path(folder) / "state.npz", **{name: np.asarray(leaf) for name, leaf in named_leaves(state).items()})
+            arrays: dict[str, Any] = {name: np.asarray(leaf) for name, leaf in named_leaves(state).items()}
+            np.savez(Path(folder) / "state.npz", **arrays)
             savez.append(time.perf_counter() - started)
         for _ in range(ROUNDS):
             started = time.process_time()

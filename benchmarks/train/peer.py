@@ -17,19 +17,21 @@ import torch
 import transformers
 
 
-def main(experts: str) -> None:
+def main(experts: str, size: dict[str, int]) -> None:
     torch.manual_seed(0)
     config = transformers.Qwen3MoeConfig(
-        vocab_size=8192, hidden_size=256, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=4, head_dim=64,
-        num_experts=16, num_experts_per_tok=2, moe_intermediate_size=512, intermediate_size=512, decoder_sparse_step=1, norm_topk_prob=True,
-        max_position_embeddings=256, tie_word_embeddings=False, use_cache=False, router_aux_loss_coef=0.001, output_router_logits=True,
+        vocab_size=size["vocab_size"], hidden_size=size["d_model"], num_hidden_layers=size["num_layers"],
+        num_attention_heads=size["num_heads"], num_key_value_heads=size["num_kv_heads"], head_dim=size["d_head"],
+        num_experts=size["num_experts"], num_experts_per_tok=size["top_k"], moe_intermediate_size=size["d_expert"],
+        intermediate_size=size["d_expert"], decoder_sparse_step=1, norm_topk_prob=True, max_position_embeddings=size["seq_len"],
+        tie_word_embeddings=False, use_cache=False, router_aux_loss_coef=0.001, output_router_logits=True,
     )  # fmt: skip
     config._attn_implementation = "sdpa"
     config._experts_implementation = experts
     model = transformers.Qwen3MoeForCausalLM(config).train()
     optimizer = torch.optim.AdamW(model.parameters(), 3e-4, weight_decay=0.0, fused=True)
     rng = np.random.default_rng(0)
-    tokens = [torch.tensor(rng.integers(1, 8192, (8, 256))) for _ in range(4)]
+    tokens = [torch.tensor(rng.integers(1, size["vocab_size"], (size["batch_size"], size["seq_len"]))) for _ in range(4)]
 
     def step(index: int) -> float:
         loss = model(input_ids=tokens[index % 4], labels=tokens[index % 4]).loss
@@ -37,7 +39,7 @@ def main(experts: str) -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        return float(loss)
+        return float(loss.detach())
 
     step(0)
     step(1)
@@ -50,4 +52,4 @@ def main(experts: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], json.loads(sys.argv[2]))

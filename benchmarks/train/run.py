@@ -23,10 +23,11 @@ from provenance import provenance
 
 HERE = Path(__file__).parent
 PEER_PACKAGES = ("torch==2.13.0", "transformers==5.24.0", "numpy")
-ROUNDS, STEPS_PER_ROUND = 5, 2
+ROUNDS, STEPS_PER_ROUND, STEPS_PER_SMALL_ROUND = 5, 2, 10
 BARS = {  # name: (bar, whether larger is better)
     "step: tokens/s over HF grouped_mm": (1.1, True),
     "step: tokens/s over HF eager": (1.7, True),
+    "step, dropless: tokens/s over HF grouped_mm": (1.1, True),
     "layer: E16 top-2 over no routing": (1.2, False),
     "layer: E64 top-8 over no routing": (1.4, False),
     "step: compiled FLOPs over expected": (1.10, False),
@@ -35,7 +36,7 @@ BARS = {  # name: (bar, whether larger is better)
     "first step: warm cache over cold": (0.25, False),
     "MuonH on 25M, gram form, over fwd + bwd": (0.5, False),
 }
-PARTS = ("step", "layer", "checkpoint", "cache", "muonh", "demo")
+PARTS = ("step", "demo_step", "layer", "checkpoint", "cache", "muonh", "demo")
 
 
 def main() -> int:
@@ -51,10 +52,17 @@ def main() -> int:
     results: dict[str, Any] = json.loads(results_path.read_text())["parts"] if results_path.exists() else {}
     for part in PARTS:
         if part in chosen:
-            measured = _step(options.peers) if part == "step" else _cache() if part == "cache" else _in_process(part)
-            results[part] = provenance() | measured
+            results[part] = provenance() | _measured(part, options.peers)
             results_path.write_text(json.dumps({"schema": 1, "parts": results}, indent=1) + "\n")
     return _print(results)
+
+
+def _measured(part: str, peers: Path) -> dict[str, Any]:
+    if part == "step":
+        return _step(peers)
+    if part == "demo_step":
+        return _demo_step(peers)
+    return _cache() if part == "cache" else _in_process(part)
 
 
 def _print(results: dict[str, Any]) -> int:
@@ -68,6 +76,8 @@ def _print(results: dict[str, Any]) -> int:
         good = value >= bar if larger else value <= bar
         missed += not good
         print(f"{name:42} {value:9.3f} {'>=' if larger else '<='} {bar:<5g} {'' if good else 'MISSED'}")
+    for name, row in results.get("demo_step", {}).get("sizes", {}).items():
+        print(f"{name + ': tokens/s over HF grouped_mm':42} {row['grouped_mm'] / row['ours']:9.3f}")
     for name, row in results.get("demo", {}).get("sizes", {}).items():
         print(f"{name:42} {row['cpu_ms']:9.0f} ms CPU a step, {row['tokens_per_cpu_second']:,.0f} tokens per CPU second")
     return 1 if missed else 0
@@ -78,6 +88,7 @@ def _named(results: dict[str, Any]) -> Any:
     if step:
         yield "step: tokens/s over HF grouped_mm", step["grouped_mm"] / step["ours"]
         yield "step: tokens/s over HF eager", step["eager"] / step["ours"]
+        yield "step, dropless: tokens/s over HF grouped_mm", step["grouped_mm"] / step["ours, dropless"]
         yield "step: compiled FLOPs over expected", step["flops_over_expected"]
     for name in ("E16 top-2", "E64 top-8"):
         if name in layer:
@@ -92,25 +103,45 @@ def _named(results: dict[str, Any]) -> Any:
 
 
 def _step(peers: Path) -> dict[str, Any]:
-    """CPU seconds a step of every side, from alternating rounds of processes that stay alive."""
-    peer_python = _peer_environment(peers)
-    commands = {
-        "ours": [sys.executable, str(HERE / "ours.py"), "1.25"],
-        "ours, dropless": [sys.executable, str(HERE / "ours.py"), "0"],
-        "grouped_mm": [str(peer_python), str(HERE / "peer.py"), "grouped_mm"],
-        "eager": [str(peer_python), str(HERE / "peer.py"), "eager"],
-    }
-    sides = {name: _Side(command) for name, command in commands.items()}
+    """The model that the bars are stated for."""
+    from shapes import PEER
+
+    peer_python = str(_peer_environment(peers))
+    middle, first = _rounds(
+        {
+            "ours": [sys.executable, "ours.py", "1.25"],
+            "ours, dropless": [sys.executable, "ours.py", "0"],
+            "grouped_mm": [peer_python, "peer.py", "grouped_mm"],
+            "eager": [peer_python, "peer.py", "eager"],
+        },
+        json.dumps(PEER),
+        STEPS_PER_ROUND,
+    )
+    return middle | {"flops_over_expected": first["ours"]["flops_over_expected"], "peer": first["eager"]["versions"]}
+
+
+def _demo_step(peers: Path) -> dict[str, Any]:
+    """The same block at the widths of the demo's smallest and largest run, dropless as the demo is."""
+    from shapes import demo_size
+
+    peer_python, runs = str(_peer_environment(peers)), _demo_runs()
+    commands = {"ours": [sys.executable, "ours.py", "0"], "grouped_mm": [peer_python, "peer.py", "grouped_mm"]}
+    sizes = {run.name: _rounds(commands, json.dumps(demo_size(run)), STEPS_PER_SMALL_ROUND)[0] for run in (runs[0], runs[-1])}
+    return {"sizes": sizes}
+
+
+def _rounds(commands: dict[str, list[str]], size: str, num_steps: int) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
+    """CPU seconds a step of every side, from alternating rounds of processes that stay alive; and what each said at the start."""
+    sides = {name: _Side([*command, size]) for name, command in commands.items()}
     try:
         seconds: dict[str, list[float]] = {name: [] for name in sides}
         for _ in range(ROUNDS):
             for name, side in sides.items():
-                seconds[name].append(side.ask(f"ROUND {STEPS_PER_ROUND}")["cpu_s"] / STEPS_PER_ROUND)
+                seconds[name].append(side.ask(f"ROUND {num_steps}")["cpu_s"] / num_steps)
     finally:
         for side in sides.values():
             side.close()
-    middle = {name: statistics.median(values) for name, values in seconds.items()}
-    return middle | {"flops_over_expected": sides["ours"].first["flops_over_expected"], "peer": sides["eager"].first["versions"]}
+    return {name: statistics.median(values) for name, values in seconds.items()}, {name: side.first for name, side in sides.items()}
 
 
 class _Side:
@@ -140,7 +171,7 @@ def _peer_environment(place: Path) -> Path:
         print(f"installing {', '.join(PEER_PACKAGES)} in {place}", file=sys.stderr)
         venv.create(place, with_pip=True)
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", "--only-binary=:all:", *PEER_PACKAGES], check=True)
-    return python
+    return python.absolute()
 
 
 def _in_process(part: str) -> dict[str, Any]:

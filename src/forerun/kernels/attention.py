@@ -12,6 +12,7 @@ sequences at a time, so that their scores stay in the cache; the backward pass m
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,8 @@ from jaxtyping import Array, Bool, Float
 from forerun.kernels.blocks import num_attention_tiles, query_blocks
 
 SAFE_SCORE = 40.0  # derived: exp(40) summed over a million keys stays below 1e24, far inside float32 and bfloat16
+Attention = Callable[..., Array]
+"""`attention`'s own shape."""
 MASKED = -1e30  # assumed: far below any score, finite so that no row can become NaN
 
 

@@ -24,7 +24,5 @@ def reachable_keys(seq_len: int, span: int) -> list[int]:
 
 def num_attention_tiles(num_sequences: int, scores_per_sequence: int) -> int:
     """Fewest equal parts of a batch whose scores fit the cache; at worst one sequence each."""
-    for num_tiles in range(1, num_sequences):
-        if num_sequences % num_tiles == 0 and num_sequences // num_tiles * scores_per_sequence * 4 <= SCORE_TILE_BYTES:
-            return num_tiles
-    return num_sequences
+    fewest = -(-num_sequences * scores_per_sequence * 4 // SCORE_TILE_BYTES)
+    return next((parts for parts in range(max(1, fewest), num_sequences) if num_sequences % parts == 0), num_sequences)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from forerun.kernels.attention import attention
+from forerun.kernels.attention import Attention, attention
 from forerun.model.config import ModelConfig
 from forerun.model.norms import Params, rms_norm
 from forerun.model.packing import Packing, short_conv
@@ -19,13 +19,19 @@ OWN_VALUE_EPS = 1e-6  # derived: the original's guard against zero values (refer
 
 
 def attend(
-    params: Params, x: Float[Array, "B S D"], packing: Packing, config: ModelConfig, is_global: bool | Bool[Array, ""]
+    params: Params,
+    x: Float[Array, "B S D"],
+    packing: Packing,
+    config: ModelConfig,
+    is_global: bool | Bool[Array, ""],
+    attention: Attention = attention,
 ) -> Float[Array, "B S D"]:
     """What attention adds to the residual stream, from its normed input.
 
     Args:
         is_global: a Python bool when each layer is compiled by itself (global layers then project only the key-value heads
             they use), or a traced scalar when one body serves all layers (all are projected, then the first ones repeated).
+        attention: the kernel, or on a mesh the same with every device at its own sequences, `parallel.attention.bind`.
     """
     batch, seq_len, _ = x.shape
     num_kv = config.num_global_kv_heads if is_global is True else config.num_kv_heads

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from forerun.kernels.attention import Attention, attention
 from forerun.kernels.vocabulary_loss import HeadLoss, token_nats, vocabulary_loss
 from forerun.model.attention import attend
 from forerun.model.config import ModelConfig
@@ -89,6 +90,7 @@ def loss(
     compute_dtype: Literal["float32", "bfloat16"] = "float32",
     experts: RunExperts = DROPLESS,
     head_loss: HeadLoss = vocabulary_loss,
+    attention: Attention = attention,
     remat: Remat = "none",
     whole: Whole = as_they_are,
     num_tokens: Float[Array, ""] | None = None,
@@ -98,12 +100,23 @@ def loss(
     Args:
         experts: a transport with its settings bound, `parallel.transports.bind`.
         head_loss: `vocabulary_loss`, or on a mesh the same with every device at its own tokens, `parallel.head.bind`.
+        attention: likewise, `parallel.attention.bind`.
         remat: what the backward pass recomputes instead of reading from memory.
         whole: gathers one layer's parameters on a mesh, again in the backward pass when that recomputes the layer.
         num_tokens: denominator of the means; give the whole step's count when this batch is a part of it, so that gradients
             add up. None counts this batch.
     """
-    hidden, layers = _hidden(params, router_state, batch, config, compute_dtype=compute_dtype, experts=experts, remat=remat, whole=whole)
+    hidden, layers = _hidden(
+        params,
+        router_state,
+        batch,
+        config,
+        compute_dtype=compute_dtype,
+        experts=experts,
+        attention=attention,
+        remat=remat,
+        whole=whole,
+    )
     own_tokens = batch.loss_mask.sum()
     denominator = jnp.maximum(own_tokens if num_tokens is None else num_tokens, 1.0)
     weight = (batch.loss_mask / denominator).reshape(-1).astype(jnp.float32)
@@ -142,10 +155,11 @@ def token_losses(
     *,
     compute_dtype: Literal["float32", "bfloat16"] = "float32",
     experts: RunExperts = DROPLESS,
+    attention: Attention = attention,
     whole: Whole = as_they_are,
 ) -> Float[Array, "B S"]:
     """Cross-entropy in nats of every target, unmasked; no z-loss. Multiply by `loss_mask` before summing."""
-    hidden, _ = _hidden(params, router_state, batch, config, compute_dtype=compute_dtype, experts=experts, whole=whole)
+    hidden, _ = _hidden(params, router_state, batch, config, compute_dtype=compute_dtype, experts=experts, attention=attention, whole=whole)
     nats, _ = token_nats(hidden.reshape(-1, hidden.shape[-1]), _head(params).astype(hidden.dtype), batch.targets.reshape(-1))
     return nats.reshape(batch.targets.shape)
 
@@ -169,14 +183,23 @@ def next_logits(
 
 
 def _hidden(
-    params, router_state, batch, config, *, compute_dtype, experts, remat: Remat = "none", whole: Whole = as_they_are
+    params,
+    router_state,
+    batch,
+    config,
+    *,
+    compute_dtype,
+    experts,
+    attention: Attention = attention,
+    remat: Remat = "none",
+    whole: Whole = as_they_are,
 ) -> tuple[Float[Array, "B S D"], LayerAux]:
     """Final hidden states, and every layer's report stacked over layers."""
     packing = packing_of(batch.segment_ids, batch.positions, config)
     x = params["embedding"][batch.tokens].astype(jnp.dtype(compute_dtype))
     if config.embedding_norm:
         x = gated_norm(x, params["embedding_norm"], config.norm_eps)
-    block = functools.partial(_block, packing=packing, config=config, experts=experts, remat=remat, whole=whole)
+    block = functools.partial(_block, packing=packing, config=config, experts=experts, attention=attention, remat=remat, whole=whole)
     is_global = config.global_layers
     for layer, layer_params in enumerate(params.get("dense_layers", [])):
         x, _ = block(x, layer_params, None, is_global=is_global[layer])
@@ -200,10 +223,22 @@ def _hidden(
     return gated_norm(x, params["final_norm"], config.norm_eps), layers
 
 
-def _block(x, params, bias, *, is_global, packing: Packing, config: ModelConfig, experts: RunExperts, remat: Remat, whole: Whole):
+def _block(
+    x,
+    params,
+    bias,
+    *,
+    is_global,
+    packing: Packing,
+    config: ModelConfig,
+    experts: RunExperts,
+    attention: Attention,
+    remat: Remat,
+    whole: Whole,
+):
     params = whole(params)
     normed = gated_norm(x, params["attention_norm"], config.norm_eps)
-    x = x + attend(params["attention"], normed, packing, config, is_global)
+    x = x + attend(params["attention"], normed, packing, config, is_global, attention)
     branch = functools.partial(feed_forward, packing=packing, config=config, experts=experts)
     branch = jax.checkpoint(branch) if remat == "moe" else branch
     out, report = branch(params["feed_forward"], gated_norm(x, params["feed_forward_norm"], config.norm_eps), bias)

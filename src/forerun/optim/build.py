@@ -14,7 +14,7 @@ from jaxtyping import Array, Int
 from forerun.optim.config import OptimConfig
 from forerun.optim.groups import Rule, row_of
 from forerun.optim.muonh import ONE_DEVICE, Joiner, frobenius, norm_axes, orthogonal_directions, sphere_step
-from forerun.optim.orthogonal import orthogonalize, orthogonalize_by_gram
+from forerun.optim.orthogonal import in_chunks, orthogonalize, orthogonalize_by_gram
 from forerun.optim.paths import named_leaves
 from forerun.optim.schedule import schedule
 
@@ -167,7 +167,10 @@ def _orthogonal(raw: dict[Kind, Array], config: OptimConfig, layout: Layout) -> 
         parts = [([kind for kind in muonh if kind.group == "routed"], layout.experts)]
         parts += [([kind for kind in muonh if kind.group != "routed"], layout.others)]
     for kinds, joiner in parts:
-        done |= zip(kinds, orthogonal_directions([raw[kind] for kind in kinds], orthogonalized, joiner))
+        form = orthogonalized
+        if joiner is ONE_DEVICE and config.orthogonalization != "quintic":
+            form = functools.partial(in_chunks, orthogonalized)
+        done |= zip(kinds, orthogonal_directions([raw[kind] for kind in kinds], form, joiner))
     return done
 
 

@@ -1,8 +1,9 @@
 """Bytes per device: weights, optimizer state, gradients, what the forward pass keeps under each choice of rematerialisation.
 
 Floats kept per token were measured from XLA's own analysis of the compiled gradient on CPU (jax 0.12, float32), one width varied at
-a time; a test holds the sum to 15% of that analysis at shapes it was not measured on. Attention is this project's own: it keeps
-its score matrices, which a fused accelerator kernel would not.
+a time; a test holds the sum to 15% of that analysis at shapes it was not measured on. Attention is this project's own: it works
+through the batch in tiles and makes each tile's scores again in the backward pass, so only one tile's exist at a time; a batch that
+is one tile keeps them.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
-from forerun.kernels.blocks import LOGIT_BLOCK_BYTES, reachable_keys
+from forerun.kernels.blocks import LOGIT_BLOCK_BYTES, num_attention_tiles, query_blocks
 from forerun.model import count
-from forerun.model.config import ModelConfig
 from forerun.plan.run import PlannedRun, Remat
 
 FLOAT = 4  # derived: parameters, gradients and optimizer state are float32
@@ -26,6 +26,7 @@ PER_ROUTED_ROW_D_EXPERT, PER_ROUTED_ROW_D_LATENT, PER_ROUTER_SCORE = 2.5, 1.5, 2
 PER_D_MODEL_IN_FEED_FORWARD = 2.5  # measured: part of PER_D_MODEL that `remat = "moe"` saves
 PER_D_MODEL_AROUND = 8.9  # measured: beside the layers, once: embedding, final norm, their cotangents
 LOGIT_COPIES = 2.0  # measured: logits and their exponentials are alive together
+SCORE_COPIES = 2.0  # derived: a tile's exponentials and the gradient of its scores are alive together in the backward pass
 
 MOMENTS = {  # derived: float32 numbers kept per parameter: momentum of Muon kinds 1, both moments of Adam kinds 2
     "muonh": {"head": 2, "embedding": 2, "router": 2, "head_gate": 2, "norm": 2, "conv": 2, "router_bias": 0},
@@ -113,7 +114,8 @@ def memory(run: PlannedRun) -> Memory:
 def activation_bytes(run: PlannedRun, remat: Remat) -> float:
     """Kept values plus the work space beside them, for one microbatch on one device."""
     model, tokens = run.model, run.tokens_per_device
-    layers = [kept_floats(model, run, layer) for layer in range(model.num_layers)]
+    whole = {kind: sum(scores for scores, tiles in score_blocks(run, kind) if tiles == 1) for kind in set(model.global_layers)}
+    layers = [kept_floats(run, layer, whole[is_global]) for layer, is_global in enumerate(model.global_layers)]
     if remat == "block":
         kept = model.num_layers * model.d_model + max(sum(layer) for layer in layers)
     elif remat == "moe":
@@ -122,15 +124,19 @@ def activation_bytes(run: PlannedRun, remat: Remat) -> float:
         kept = sum(sum(layer) for layer in layers)
     around = kept + PER_D_MODEL_AROUND * model.d_model
     logits = LOGIT_COPIES * min(tokens * model.vocab_size * FLOAT, max(LOGIT_BLOCK_BYTES, model.vocab_size * FLOAT))
-    return around * tokens * run.compute_bytes + logits + model.d_model * model.vocab_size * FLOAT
+    scores = SCORE_COPIES * max(largest_tile(run, is_global) for is_global in set(model.global_layers)) * FLOAT
+    return around * tokens * run.compute_bytes + scores + logits + model.d_model * model.vocab_size * FLOAT
 
 
-def kept_floats(model: ModelConfig, run: PlannedRun, layer: int) -> tuple[float, float]:
-    """Values one layer keeps per token for its backward pass: attention with both norms, and the feed-forward branch."""
+def kept_floats(run: PlannedRun, layer: int, scores: int) -> tuple[float, float]:
+    """Values one layer keeps per token for its backward pass: attention with both norms, and the feed-forward branch.
+
+    Args:
+        scores: of one sequence, in blocks of queries that take the whole batch at once and so keep them.
+    """
+    model = run.model
     is_global = model.global_layers[layer]
     num_kv = model.num_global_kv_heads if is_global else model.num_kv_heads
-    span = run.seq_len if is_global else min(model.window, run.seq_len)
-    keys = sum(reachable_keys(run.seq_len, span)) / len(reachable_keys(run.seq_len, span))
     conv = 2 * model.d_model + num_kv * model.d_head if model.short_conv_taps else 0
     feed_forward = PER_D_MODEL_IN_FEED_FORWARD * model.d_model
     if layer < model.num_dense_layers:
@@ -145,10 +151,24 @@ def kept_floats(model: ModelConfig, run: PlannedRun, layer: int) -> tuple[float,
         + PER_CONV_CHANNEL * conv
         + PER_QUERY * model.num_heads * model.d_head
         + PER_KEY_VALUE * num_kv * model.d_head
-        + PER_SCORE * model.num_heads * keys
+        + PER_SCORE * scores / run.seq_len
         + PER_GATE_RANK * model.gated_norm_rank
     )
     return attention, feed_forward
+
+
+def largest_tile(run: PlannedRun, is_global: bool) -> float:
+    """Scores of the largest tile of a layer, among blocks of queries that take several."""
+    sequences = run.tokens_per_device // run.seq_len
+    return max((scores * sequences / tiles for scores, tiles in score_blocks(run, is_global) if tiles > 1), default=0.0)
+
+
+def score_blocks(run: PlannedRun, is_global: bool) -> list[tuple[int, int]]:
+    """Scores of one sequence for each block of queries, and the tiles that the device's sequences are cut into there."""
+    sequences = run.tokens_per_device // run.seq_len
+    span = run.seq_len if is_global or not run.model.window else min(run.model.window, run.seq_len)
+    blocks = [run.model.num_heads * (end - start) * (end - first) for start, end, first in query_blocks(run.seq_len, span)]
+    return [(scores, num_attention_tiles(sequences, scores)) for scores in blocks]
 
 
 def expert_buffers(run: PlannedRun) -> float:

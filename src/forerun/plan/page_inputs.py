@@ -80,11 +80,11 @@ def _constants() -> dict[str, Any]:
                         "PER_ROUTER_SCORE",
                         "PER_D_MODEL_IN_FEED_FORWARD",
                     ),
-                    *("PER_D_MODEL_AROUND", "LOGIT_COPIES", "MOMENTS", "DEFAULT_MOMENTS"),
+                    *("PER_D_MODEL_AROUND", "LOGIT_COPIES", "SCORE_COPIES", "MOMENTS", "DEFAULT_MOMENTS"),
                 ),
             ),
             (network, ("GRADIENT_BYTES", "FORWARD_AND_BACKWARD", "INDEX_BYTES", "TRANSPORTS")),
-            (blocks, ("QUERY_BLOCK", "KEY_ALIGNMENT", "LOGIT_BLOCK_BYTES")),
+            (blocks, ("QUERY_BLOCK", "KEY_ALIGNMENT", "LOGIT_BLOCK_BYTES", "SCORE_TILE_BYTES")),
         )
         for name in names
     }

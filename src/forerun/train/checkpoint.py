@@ -199,12 +199,12 @@ class Checkpoints:
     def _restore(self, step: int, like: Any) -> Any:
         place = self.folder / f"{step:09d}"
         try:
-            manifest = json.loads((place / MANIFEST).read_bytes())
-            expected = manifest["arrays"]
-        except (ValueError, KeyError) as error:
+            expected = json.loads((place / MANIFEST).read_bytes())["arrays"]
+            held = {name: (tuple(entry["shape"]), entry["dtype"]) for name, entry in expected.items()}
+            digests = {name: entry["xxh3_128"] for name, entry in expected.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:  # whatever a damaged file may decode to
             raise CheckpointError(f"{place}: its manifest cannot be read: {error}", hint="an older checkpoint is used") from None
         wanted = dict(shapes(like))
-        held = {name: (tuple(entry["shape"]), entry["dtype"]) for name, entry in expected.items()}
         if wanted != held:
             name = next(iter(sorted(set(wanted.items()) ^ set(held.items()))))[0]
             raise CheckpointError(
@@ -218,7 +218,7 @@ class Checkpoints:
                 f"{place}: arrays cannot be read: {str(error).splitlines()[0][:200]}", hint="an older checkpoint is used"
             ) from None
         for name, entry in described(arrays):
-            if entry["xxh3_128"] != expected[name].get("xxh3_128"):
+            if entry["xxh3_128"] != digests[name]:
                 raise CheckpointError(f"{place}: array {name} has changed since it was saved", hint="an older checkpoint is used")
         return arrays
 
@@ -233,7 +233,7 @@ class Checkpoints:
         """The role in a manifest; what cannot be read is never deleted."""
         try:
             return str(json.loads((self.folder / f"{step:09d}" / MANIFEST).read_bytes())["role"])
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, TypeError):
             return "unreadable"
 
 

@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 from forerun.loader.held_out import HeldOut, held_out_batches
 from forerun.loader.store import TokenStore
 from forerun.model.transformer import RouterState, token_losses
+from forerun.parallel import attention
 from forerun.parallel.config import TransportConfig
 from forerun.parallel.mesh import over_batch, placed, replicated
 from forerun.parallel.transports import bind
@@ -87,6 +88,7 @@ def _scorer(config: RunConfig, transport: TransportConfig, mesh: Mesh | None) ->
             config.model,
             compute_dtype=config.train.compute_dtype,
             experts=experts,
+            attention=attention.bind(mesh),
             whole=layer_gathered(mesh),
         )
         return (nats * chunk.loss_mask).sum(1)

@@ -21,7 +21,7 @@ from forerun.model.transformer import Aux, RouterState, loss
 from forerun.optim.build import OptimState
 from forerun.optim.groups import row_of
 from forerun.optim.paths import named_leaves
-from forerun.parallel import head
+from forerun.parallel import attention, head
 from forerun.parallel.mesh import over_batch, placed, replicated
 from forerun.parallel.transports import bind
 from forerun.train.config import RunConfig
@@ -152,6 +152,7 @@ def gradient_of(config: RunConfig, mesh: Mesh | None, state: TrainState, batch: 
         compute_dtype=config.train.compute_dtype,
         experts=bind(config.transport, mesh, state.step),
         head_loss=head.bind(mesh),
+        attention=attention.bind(mesh),
         remat=config.train.remat,
         whole=layer_gathered(mesh),
     )
