@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from mesh_runs import MODEL
-from process_runs import children_of, command, losses, settings, start_by
+from process_runs import children_of, command, free_port, losses, settings, start_by
 from tiny_runs import lab_with_store, tiny_run
 
 from forerun.base.errors import ConfigError
@@ -175,6 +176,18 @@ def test_processes_given_different_configs_all_refuse(lab_and_config):
         told = child.communicate(timeout=5 * MINUTES)[1]
         assert child.returncode == 2 and "must be given the same config" in told.splitlines()[-1] and "Traceback" not in told
     assert not lab.run("unlike").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", ["0", "1"])
+def test_a_process_whose_others_do_not_come_ends_in_one_line(number):
+    told = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": number}
+    waiting = [sys.executable, "-c", "from forerun.parallel.processes import join; join(timeout_s=3)"]
+    ended = subprocess.run(waiting, env=os.environ | told, capture_output=True, text=True, check=False, timeout=2 * MINUTES)
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-1].startswith(
+        f"error: the processes did not find each other at {told['JAX_COORDINATOR_ADDRESS']} within 3 s"
+    )
 
 
 def test_processes_that_cannot_share_the_mesh_are_refused():

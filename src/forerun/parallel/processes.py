@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,35 +24,42 @@ from forerun.base.errors import CheckFailed, ConfigError, PlatformError, Process
 COORDINATOR, COUNT, NUMBER = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 SCHEDULERS = (("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"))
 """What srun and mpirun tell each of their processes; `SLURM_NTASKS` also stands in a batch script, which is one process."""
+WAY_OUT = f"set {COORDINATOR}=HOST:PORT of the first process in all of them, and check {COUNT} and {NUMBER}"
 STDOUT, STDERR = 1, 2
 INITIALIZATION_TIMEOUT_S = 120  # assumed: slow file systems start Python within a minute
 GRACE_S = 2.0  # assumed: what the others need to say why they end too, before the first process takes the coordinator away
 
 
-def join(environment: Mapping[str, str] = os.environ) -> None:
+def join(environment: Mapping[str, str] = os.environ, *, timeout_s: float = INITIALIZATION_TIMEOUT_S) -> None:
     """Become one process of several when the environment says so; before any other use of JAX.
 
     It says so by `JAX_COORDINATOR_ADDRESS`, with `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`, or by more than one process under srun or
     mpirun, where JAX finds the address by itself unless Open MPI is too new for it.
-    Raises: ConfigError when these contradict each other or the others do not come.
+    Raises: ConfigError when these contradict each other. When the others do not come in `timeout_s`, the process ends with that in one line:
+        JAX itself would abort it.
     """
     count, number = _place(environment)
     if count == 1 or (count is None and COORDINATOR not in environment):
         return
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     _keep_output_for_data()
+    waiting = threading.Timer(timeout_s, _nobody_came, [environment.get(COORDINATOR, "the first process"), timeout_s])
+    waiting.daemon = True
+    waiting.start()
     try:
         jax.distributed.initialize(
             coordinator_address=environment.get(COORDINATOR),
             num_processes=count,
             process_id=number,
-            initialization_timeout=INITIALIZATION_TIMEOUT_S,
+            initialization_timeout=int(timeout_s) + INITIALIZATION_TIMEOUT_S,
         )
     except (RuntimeError, ValueError) as error:
         raise ConfigError(
             f"the processes did not find each other: {str(error).splitlines()[0][:200]}",
-            hint=f"set {COORDINATOR}=HOST:PORT of the first process in all of them, and check {COUNT} and {NUMBER}",
+            hint=WAY_OUT,
         ) from None
+    finally:
+        waiting.cancel()
 
 
 def is_first() -> bool:
@@ -81,6 +89,12 @@ def ending_together() -> Iterator[None]:
         if is_first():
             time.sleep(GRACE_S)
         os._exit(own.exit_code)
+
+
+def _nobody_came(address: str, timeout_s: float) -> None:
+    error = ConfigError(f"the processes did not find each other at {address} within {timeout_s:g} s", hint=WAY_OUT)
+    print(f"error: {error}", file=sys.stderr, flush=True)
+    os._exit(error.exit_code)
 
 
 def _lost(error: Exception) -> ProcessLost:
