@@ -143,18 +143,32 @@ def _resident(pid: int) -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
+CLUSTER = """
+import sys
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+print("ready", cluster.address, flush=True)
+sys.stdin.read()
+cluster.shutdown()
+"""
+
+
 @contextmanager
 def cluster(wanted: bool) -> Iterator[list[str]]:
     """A Ray cluster of two cores on this machine, and how a run is told of it."""
     if not wanted:
         yield []
         return
-    ray = str(Path(sys.executable).with_name("ray"))
-    subprocess.run([ray, "start", "--head", "--num-cpus=2", "--port=6399", "--include-dashboard=false"], check=True, capture_output=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdin is not None and process.stdout is not None
+    address = next(line.split()[1] for line in process.stdout if line.startswith("ready"))
     try:
-        yield ["--set", "engine.ray_address=127.0.0.1:6399"]
+        yield ["--set", f"engine.ray_address={address}"]
     finally:
-        subprocess.run([ray, "stop", "--force"], check=True, capture_output=True)
+        process.stdin.close()
+        process.wait()
 
 
 def overhead(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ HEAD = """# Data bars, measured
 
 Written by `benchmarks/data/table.py` from the results beside the benches; `make bench-data` repeats all. Two shared cores, one thread a side, the
 two sides in turn, median of the rounds. CPU-seconds are of the whole process tree. The corpus is that of `benchmarks/data/gather.py`: 45
-sources of Debian packages, at most 3 MB of each, 99 MB in 19,137 documents; near-duplicate bars add 3,000 planted copies.
+sources of Debian packages, at most 3 MB of each, 100 MB in 27,736 documents; near-duplicate bars add 3,000 planted copies.
 
 | step | peer | ours / peer CPU s | ratio | bar | rounds | holds in the same run | date, commit |
 |---|---|---|---|---|---|---|---|

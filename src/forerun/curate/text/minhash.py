@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from forerun.base.errors import ConfigError
-from forerun.curate.text.registers import bits_within, trailing_zeros, word_bits
+from forerun.curate.text.registers import HIGH, bits_within, letters, store_eight, trailing_zeros, up_to_eight, word_bits
 from forerun.curate.text.spelling import DECODED, SEPARATES, SKIPPED, cut, spelling, symbol
 from forerun.curate.text.words import arguments, buffers, grams_of, room_for, scan_words
 
@@ -161,13 +161,13 @@ def _codes(content, first, stop, low, wide, codes):
                 pending |= below != 0
                 begin = place
                 continue
-            at, high = count + (pending and count > 0), np.uint32(0)
+            at, high = count + (pending and count > 0), np.uint64(0)
             codes[count] = 32
-            for index in range(place - begin):
-                byte = np.uint32(content[begin + index])
-                high |= byte
-                codes[at + index] = byte | (np.uint32(byte - np.uint32(65) < np.uint32(26)) << np.uint32(5))
-            if high & np.uint32(128):
+            for index in range(0, place - begin, 8):  # the last eight may reach beyond the run: what follows writes over it
+                eight = up_to_eight(content, begin + index, min(8, place - begin - index))
+                high |= eight
+                store_eight(codes, at + index, eight | (letters(eight) >> np.uint64(2)))
+            if high & HIGH:
                 count, pending = _mixed_codes(content, begin, place, low, wide, codes, count, pending)
             else:
                 count, pending = at + place - begin, False
@@ -222,10 +222,11 @@ def _from_characters(content, offsets, low, wide, factors, size, max_chars):
         width = min(size, total)  # a text shorter than a shingle is one shingle
         for begin in range(0, min(total, total - width + 1), BLOCK):
             count = min(BLOCK, total - width + 1 - begin)
+            window = codes[begin : begin + count + width]  # indices without an offset, so that the loop becomes vector instructions
             shingles[:count] = 0
             for place in range(width):
                 for index in range(count):
-                    shingles[index] = np.uint32(shingles[index] * base + codes[begin + index + place])
+                    shingles[index] = np.uint32(shingles[index] * base + window[index + place])
             _mix32(shingles, count)
             _lower(out[document], factors, shingles, _unseen(shingles, count, recent, slots))
     return out

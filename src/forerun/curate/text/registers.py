@@ -37,6 +37,20 @@ def load_eight(typingctx, array, index):
 
 
 @intrinsic
+def store_eight(typingctx, array, index, eight):
+    """Write the bytes of a 64-bit word, the lowest first, as eight elements of a uint32 array. The caller knows that there is room."""
+
+    def codegen(context, builder, signature, arguments):
+        wide = ir.VectorType(ir.IntType(32), 8)
+        lanes = builder.bitcast(arguments[2], ir.VectorType(_BYTE, 8))
+        place = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], wide)
+        builder.store(builder.zext(lanes, wide), place).align = 4
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.uint64), codegen
+
+
+@intrinsic
 def word_bits(typingctx, array, index, punctuated):
     """Which of 64 bytes belong to a word, one bit each: letters and digits, or all but white space; and every byte from 128 on."""
 
