@@ -87,6 +87,21 @@ def test_a_restore_that_hangs_ends_with_its_timeout(tmp_path):
         pipe.write(content)
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe", b"null", b"[]", b'{"arrays": null}', b'{"arrays": {"a": {}}}', b'{"arrays": {"a": [1]}}']
+)
+def test_a_manifest_damaged_in_any_way_is_refused_in_words_and_the_older_one_used(tmp_path, content):
+    checkpoints = Checkpoints(tmp_path, config_digest="c", num_rolling=3)
+    checkpoints.save(state_of(0.01, seed=1), 1)
+    checkpoints.save(state_of(0.01, seed=2), 2)
+    (tmp_path / "000000002" / MANIFEST).write_bytes(content)
+    restored = checkpoints.restore_newest(state_of(0.01))
+    assert restored is not None and restored.step == 1
+    assert "manifest cannot be read" in restored.refused[0]
+    checkpoints.save(state_of(0.01, seed=3), 3)  # clearing old ones away must not stumble over it either
+    assert 3 in checkpoints.steps()
+
+
 LIMITED = """
 import json, resource, sys
 from pathlib import Path
