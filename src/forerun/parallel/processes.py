@@ -51,6 +51,7 @@ def join(environment: Mapping[str, str] = os.environ, *, timeout_s: float = INIT
             coordinator_address=environment.get(COORDINATOR),
             num_processes=count,
             process_id=number,
+            local_device_ids=_own_device(environment),
             initialization_timeout=int(timeout_s) + INITIALIZATION_TIMEOUT_S,
         )
     except (RuntimeError, ValueError) as error:
@@ -178,6 +179,12 @@ def _place(environment: Mapping[str, str]) -> tuple[int | None, int | None]:
     if count is not None and number is not None and not 0 <= number < count:
         raise ConfigError(f"{NUMBER} must lie in 0..{count - 1}, got {number}", hint=f"{COUNT} processes are counted from 0")
     return count, number
+
+
+def _own_device(environment: Mapping[str, str]) -> int | None:
+    """Under mpirun with an address given, the accelerator of this process, as JAX chooses it; JAX would ask mpi4py for it. Else None."""
+    known = COORDINATOR in environment and "JAX_LOCAL_DEVICE_IDS" not in environment
+    return _whole(environment, "OMPI_COMM_WORLD_LOCAL_RANK") if known else None
 
 
 def _whole(environment: Mapping[str, str], name: str) -> int | None:
