@@ -71,7 +71,7 @@ PAGE_TERMS: tuple[Term, ...] = (
         definition="tokens of documents with every word of the topic, estimated from the uniform samples",
     ),
     Term(name="topic_share", unit="", definition="topic_tokens / tokens of the part the row names"),
-    Term(name="config_field", unit="", definition="value of a field of the config that was frozen when the experiment was registered"),
+    Term(name="config_field", unit="", definition="value of a field of the config, as frozen before the run"),
     Term(name="version", unit="", definition="version of a package the run was trained with"),
     Term(name="incident_date", unit="", definition="when the incident was reported, as exactly as its source says, UTC"),
     Term(name="benchmark_measure", unit="", definition="what the row names, measured on public runs the forecaster was not fitted on"),

@@ -12,7 +12,7 @@ from forerun.dashboard import rows
 from forerun.dashboard.desk import Desk, Page
 from forerun.dashboard.html import Piece, table, tag
 from forerun.dashboard.lab_files import LabFiles
-from forerun.dashboard.numbers import number, sentence
+from forerun.dashboard.numbers import hover, number, sentence
 from forerun.dashboard.page import paragraph, region, state
 from forerun.dashboard.panels import EVAL, panels
 from forerun.dashboard.run_view import RunView
@@ -81,7 +81,7 @@ def _state(files: LabFiles, run: RunView, report: Report, desk: Desk) -> list[Pi
             class_="lead",
         ),
         tag("dl", *facts, class_="facts"),
-        paragraph("; ".join(part for part in (shape, length) if part)),
+        paragraph(tag("span", "; ".join(part for part in (shape, length) if part), title=hover("config_field"))) if shape or length else "",
         paragraph("Promised as ", desk.link(promise.name, f"experiments/{promise.name}.html"), f" ({promise.id}).")
         if promise
         else paragraph(state("off_course", "Unregistered"), ": this run was started without a promise."),
