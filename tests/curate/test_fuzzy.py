@@ -168,7 +168,9 @@ def test_a_document_of_millions_of_characters_does_not_glue_strangers_together()
 def test_components_of_a_long_path_converge_in_one_component_in_any_order():
     num = 5000
     path, order = np.random.default_rng(1).permutation(num), np.random.default_rng(0).permutation(num - 1)
-    assert (components_of(path[:-1][order], path[1:][order], num) == 0).all()  # numbers in disorder: along 0, 1, 2, ... half a search would do
+    assert (
+        components_of(path[:-1][order], path[1:][order], num) == 0
+    ).all()  # numbers in disorder: along 0, 1, 2, ... half a search would do
 
 
 def test_components_are_the_same_groups_for_shuffled_documents_and_split_work():

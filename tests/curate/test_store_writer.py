@@ -21,6 +21,7 @@ from forerun.loader.audit import cell_table, documents_at, find_document, tokens
 from forerun.loader.batches import Batches
 from forerun.loader.config import DataConfig
 from forerun.loader.held_out import held_out_batches
+from forerun.loader.manifest import Source
 from forerun.loader.store import open_store
 from token_stores import END_OF_DOCUMENT, VOCAB_SIZE, byte_tokenizer, document, make, random_documents, spec
 
@@ -107,6 +108,9 @@ def test_counts_come_from_the_files_that_were_written(tmp_path: Path):
         sizes = [(lab.store / manifest.digest / shard.path).stat().st_size for shard in cell.shards]
         assert (rows.num_rows, sum(sizes)) == (cell.num_documents, 2 * cell.num_tokens)
     assert sum(source.num_tokens for source in manifest.sources) == sum(cell.num_tokens for cell in (*manifest.cells, *manifest.held_out))
+    counted_elsewhere = Source(name="made", licence="CC0", revision="1", num_documents_in=2, num_documents=999, num_tokens=999)
+    (source,) = write_store(Lab(tmp_path / "b"), [document("a", [1, 2]), document("b", [3])], spec(sources=(counted_elsewhere,))).sources
+    assert (source.num_documents, source.num_tokens) == (2, 5)  # what a worker said it had counted does not matter
 
 
 @pytest.mark.parametrize(
