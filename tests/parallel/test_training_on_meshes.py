@@ -49,6 +49,19 @@ def test_sharded_training_follows_one_device_over_twenty_steps():
     assert all(int(report.dropped.sum()) == 0 for report in spread)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mesh", "kind"),
+    [(MeshConfig(replica=5), "ragged"), (MeshConfig(data=7), "fixed_cells"), (MeshConfig(replica=2, expert=3), "all_gather")],
+)
+def test_meshes_of_odd_sizes_train_what_one_device_does(mesh, kind):
+    """No matrix divides evenly by 3, 5 or 7: what cannot be cut lies whole."""
+    alone = run_config(batch_size=6 * mesh.num_devices)
+    alone = replace(alone, model=replace(alone.model, num_experts=6), optim=replace(alone.optim, recipe="adamw"))
+    spread = replace(alone, mesh=mesh, transport=TransportConfig(kind=kind))
+    np.testing.assert_allclose(losses(trained(spread, 5)[1]), losses(trained(alone, 5)[1]), atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "kind",
     ["ragged", *(pytest.param(kind, marks=pytest.mark.slow) for kind in TRANSPORTS if kind not in ("ragged", "all_gather"))],
