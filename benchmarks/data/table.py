@@ -73,7 +73,7 @@ def engine() -> list[str]:
         elif "lost" in row:
             said = f"{row['before_cpu_s']:.1f} + {row['after_cpu_s']:.1f} CPU s, {row['lost']:.1%} of an unbroken run lost; same manifest"
         else:
-            said = f"{len(set(row['sides'].values()))} different of {len(row['sides'])} stores ({', '.join(row['sides'])})"
+            said = f"{len(set(row['sides'].values()))} distinct store from {len(row['sides'])} runs: {'; '.join(row['sides'])}"
         lines.append(f"| {name} | {said} | {'yes' if row['holds'] else '**no**'} | {row['date'][:10]}, {row['commit']} |")
     return lines
 

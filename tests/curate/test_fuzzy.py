@@ -143,6 +143,12 @@ def test_a_signature_does_not_depend_on_the_documents_around_it():
             np.testing.assert_array_equal(together[index], alone[0])
 
 
+def test_bytes_that_are_no_text_have_no_shingle_and_do_no_harm():
+    broken = pa.array([b"\x80" * 3_000_000, b"word " * 50]).cast(pa.large_binary()).view(pa.large_string())
+    _, has_text = signatures(broken, MinHashConfig(max_chars=1000))
+    assert has_text.tolist() == [False, True]
+
+
 def test_documents_without_a_word_join_nobody_and_short_equal_ones_join():
     texts = ["", "...", "", None, "two words", "Two, words!", "other words"]
     for config in PRESETS.values():
@@ -269,7 +275,7 @@ def test_edited_copies_are_found_though_their_rarest_grams_are_their_own():
     texts = [" ".join(text)]
     for index in range(300):
         edited = text.copy()
-        for _ in range(8):
+        for _ in range(20):  # some 60 grams of its own: more than the 32 that the original probed with
             edited[rng.randrange(400)] = f"only{index}x{rng.randrange(10**6)}"
         texts.append(" ".join(edited))
     removed = decide([f"{i:03d}" for i in range(301)], ["s"] * 301, pa.array(texts), np.zeros(301, np.int64), SurvivorConfig())

@@ -166,6 +166,8 @@ def _codes(content, first, stop, low, wide, codes):
             for index in range(0, place - begin, 8):  # the last eight may reach beyond the run: what follows writes over it
                 eight = up_to_eight(content, begin + index, min(8, place - begin - index))
                 high |= eight
+                if high & HIGH:  # read anew below; bytes that are no text have no room here
+                    break
                 store_eight(codes, at + index, eight | (letters(eight) >> np.uint64(2)))
             if high & HIGH:
                 count, pending = _mixed_codes(content, begin, place, low, wide, codes, count, pending)
