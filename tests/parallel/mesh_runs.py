@@ -11,7 +11,7 @@ from forerun.loader.config import DataConfig
 from forerun.model.config import ModelConfig
 from forerun.optim.config import OptimConfig
 from forerun.parallel.config import MeshConfig, TransportConfig
-from forerun.parallel.mesh import build_mesh
+from forerun.parallel.mesh import build_mesh, in_turn
 from forerun.train.config import RunConfig, TrainConfig
 from forerun.train.state import init_state
 from forerun.train.step import build_step, model_batch
@@ -75,7 +75,7 @@ def trained(config: RunConfig, num_steps: int):
     batches = [model_batch(random_batch(config, number), mesh) for number in range(num_steps)]  # type: ignore[arg-type]
     step = build_step(config, mesh).lower(state, batches[0]).compile(FAST_TO_COMPILE)
     for batch in batches:
-        state, report = step(state, batch)
+        state, report = step(in_turn(mesh, state), batch)
         reports.append(report)
     return state, reports
 

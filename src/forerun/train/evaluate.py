@@ -18,7 +18,7 @@ from forerun.loader.store import TokenStore
 from forerun.model.transformer import RouterState, token_losses
 from forerun.parallel import attention
 from forerun.parallel.config import TransportConfig
-from forerun.parallel.mesh import over_batch, placed, replicated
+from forerun.parallel.mesh import in_turn, over_batch, placed, replicated
 from forerun.parallel.transports import bind
 from forerun.train.config import RunConfig
 from forerun.train.gathering import ends_gathered, layer_gathered
@@ -74,7 +74,7 @@ class Evaluator:
         for start in range(0, num_rows, size):
             chunk = ModelBatch(*(_padded(array[start : start + size], size) for array in batch))
             chunk = chunk if self._mesh is None else placed(chunk, over_batch(self._mesh))
-            sums.append(score(state.params, state.router, chunk))
+            sums.append(in_turn(self._mesh, score(state.params, state.router, chunk)))
         return np.concatenate([np.asarray(part, np.float64) for part in sums])[:num_rows]
 
 

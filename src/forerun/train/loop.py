@@ -20,6 +20,7 @@ from forerun.loader.prefetch import Fetched, Prefetcher
 from forerun.loader.store import TokenStore, open_store
 from forerun.optim.schedule import schedule
 from forerun.parallel import ragged
+from forerun.parallel.mesh import in_turn
 from forerun.parallel.processes import as_the_first, is_first, must_agree, on_first_host, wait_for_all
 from forerun.record.journal import Journal
 from forerun.record.mirror import tracker_of
@@ -224,7 +225,7 @@ class _Run:
         ):
             for fetched in loader:
                 pulse.phase("step", fetched.step)
-                state, report = step_fn(state, model_batch(fetched.batch, self.mesh))
+                state, report = step_fn(in_turn(self.mesh, state), model_batch(fetched.batch, self.mesh))
                 if pending is not None:
                     settle(pending)
                 done = fetched.step + 1
