@@ -94,7 +94,7 @@ def test_a_real_model_labels_and_the_student_and_calibration_follow_it(teacher_u
     ids = [f"{index:04d}" for index in range(len(texts))]
     column = pa.array(texts, pa.large_string())
     vectors = wordllama_encoder().encode(column)
-    teacher = EndpointConfig(url=teacher_url, model="smollm2", concurrency=1, excerpt_chars=500, timeout_s=600.0)
+    teacher = EndpointConfig(url=teacher_url, model="smollm2", concurrency=1, excerpt_chars=500, timeout_s=600.0, top_logprobs=60)
     config = QualityConfig(num_labels=len(texts), teacher=teacher, held_out_fraction=0.3)
     groups = np.zeros(len(texts), np.int64)
     model = fit_quality(ids, column, vectors, groups, config, labels_file=tmp_path / "labels.jsonl")

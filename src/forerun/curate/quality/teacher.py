@@ -54,17 +54,21 @@ class EndpointConfig:
     """Longest wait for one answer."""
     max_retries: int = 5
     """Further tries after a busy or failing server, with doubled pauses."""
+    top_logprobs: int = 20
+    """Alternatives to the answer's first token; a digit not among them has no say. OpenAI gives 20 at most, other servers more: small models want 60."""
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
             raise ConfigError(
                 f"quality.teacher.url must begin with http:// or https://, got {self.url!r}", hint="give the full base address"
             )
+        if self.top_logprobs < 5:
+            raise ConfigError(f"quality.teacher.top_logprobs must be at least 5, got {self.top_logprobs}", hint="there are five grades")
 
 
 def teacher_key(config: EndpointConfig | None) -> str:
     """Names what decides a label beside the document: server, model, how much it is shown, and the rubric."""
-    return digest_of([config.url, config.model, config.excerpt_chars, RUBRIC] if config else [])[:16]
+    return digest_of([config.url, config.model, config.excerpt_chars, config.top_logprobs, RUBRIC] if config else [])[:16]
 
 
 def endpoint_labels(
@@ -155,7 +159,7 @@ def _ask(client: httpx.Client, text: str, kind: str, config: EndpointConfig) -> 
             "max_tokens": 1 if attempt == 0 else 4096,  # a thinking model gets room on the second try
             "temperature": 0,
             "logprobs": True,
-            "top_logprobs": 12,
+            "top_logprobs": config.top_logprobs,
         }
         try:
             headers = {"Authorization": f"Bearer {key}"} if key else {}
