@@ -16,6 +16,7 @@ from forerun.base.errors import ConfigError, SourceError
 from forerun.curate.embed.encoders import EmbedConfig, open_encoder
 from forerun.curate.embed.quantize import from_int8, to_int8
 from forerun.curate.embed.static import StaticEncoder, wordllama_encoder
+from forerun.curate.embed.tfidf import fit_tfidf
 from forerun.curate.embed.words import WordTable
 
 PROSE = [
@@ -89,7 +90,7 @@ def test_tfidf_puts_texts_of_shared_words_together():
     texts = pa.array(
         [f"{word} {word} boat sea" for word in ("sail", "keel")] * 10 + [f"{word} oven salt" for word in ("bake", "roast")] * 10
     )
-    vectors = open_encoder(EmbedConfig(encoder="tfidf", num_dimensions=2), texts).encode(texts)
+    vectors = fit_tfidf(texts, num_dimensions=2).encode(texts)
     assert vectors[0] @ vectors[1] > vectors[0] @ vectors[20] + 0.3
 
 
@@ -106,11 +107,11 @@ def test_a_static_table_with_its_own_splitting_rules_equals_pooling_its_tokens(t
     save_file({"embeddings": table}, tmp_path / "model.safetensors")
     text = "The cats sat."
     pooled = table[tokenizer.encode(text).ids].sum(axis=0)
-    vector = open_encoder(EmbedConfig(encoder="static", model=str(tmp_path)), pa.array([])).encode(pa.array([text]))[0]
+    vector = open_encoder(EmbedConfig(encoder="static", model=str(tmp_path))).encode(pa.array([text]))[0]
     np.testing.assert_allclose(vector, pooled / np.linalg.norm(pooled), rtol=1e-5)
     save_file({"embeddings": table[:5]}, tmp_path / "model.safetensors")
     with pytest.raises(ConfigError, match="ids up to 5, the table has 5 rows"):
-        open_encoder(EmbedConfig(encoder="static", model=str(tmp_path)), pa.array([]))
+        open_encoder(EmbedConfig(encoder="static", model=str(tmp_path)))
 
 
 class _Server(BaseHTTPRequestHandler):
@@ -153,7 +154,7 @@ def server():
 def test_an_endpoint_is_retried_split_when_too_large_and_kept_in_order(server, monkeypatch: pytest.MonkeyPatch):
     url, _ = server
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    encoder = open_encoder(EmbedConfig(encoder="endpoint", model="m", url=url), pa.array([]))
+    encoder = open_encoder(EmbedConfig(encoder="endpoint", model="m", url=url))
     vectors = encoder.encode(pa.array(["a", "", "bbb", "cc", "dddd", "e"]))
     assert (vectors[:, 0] / np.maximum(vectors[:, 1], 1e-9)).tolist() == pytest.approx([1, 0, 3, 2, 4, 1], rel=1e-5)
 
@@ -163,7 +164,7 @@ def test_an_endpoint_that_stays_away_is_named(server, monkeypatch: pytest.Monkey
     handler.failures = 10**6
     monkeypatch.setattr("forerun.curate.embed.endpoint.time.sleep", lambda seconds: None)
     with pytest.raises(SourceError, match="status 503"):
-        open_encoder(EmbedConfig(encoder="endpoint", model="m", url=url), pa.array([]))
+        open_encoder(EmbedConfig(encoder="endpoint", model="m", url=url))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_an_endpoint_that_stays_away_is_named(server, monkeypatch: pytest.Monkey
 )
 def test_an_endpoint_that_answers_something_else_is_named(server, raw: bytes, said: str):
     url, handler = server
-    encoder = open_encoder(EmbedConfig(encoder="endpoint", model="m", url=url), pa.array([]))
+    encoder = open_encoder(EmbedConfig(encoder="endpoint", model="m", url=url))
     handler.raw = raw
     with pytest.raises(SourceError, match=said):
         encoder.encode(pa.array(["a"]))

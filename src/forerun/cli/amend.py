@@ -22,7 +22,6 @@ def amend(
     lab: LabOption = HERE,
 ) -> None:
     """Declare a mid-course change, before it is made; an edited config.py is frozen and allowed from here on."""
-
     from forerun.base.config import plain
     from forerun.cli.experiments import config_of
     from forerun.registry.changes import amend as chain

@@ -7,7 +7,6 @@ trained on samples drawn by document id, so the number and order of partitions d
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -190,14 +189,7 @@ def identity_of(name: str, partitions: Sequence[Path], sources: Sequence[Source]
 
 def _input_digests(partitions: Sequence[Path]) -> list[str]:
     """Content digests in sorted order: a store does not depend on how its input is cut into files only if the documents agree."""
-    digests = []
-    for path in partitions:
-        sha = hashlib.sha256()
-        with path.open("rb") as file:
-            while piece := file.read(1 << 20):
-                sha.update(piece)
-        digests.append(sha.hexdigest())
-    return sorted(digests)
+    return sorted(file_digest(path) for path in partitions)
 
 
 def _model_digests(config: BuildConfig) -> list[str]:

@@ -62,7 +62,7 @@ def store_part(partition: str, vectors: str, run: str, models: str, engine: str,
 def _text_encoder(config: str, fitted: str) -> TextEncoder:
     if fitted:
         return load_tfidf(Path(fitted))
-    return open_encoder(decode(json.loads(config), EmbedConfig, where="task"), pa.array([], pa.string()))
+    return open_encoder(decode(json.loads(config), EmbedConfig, where="task"))
 
 
 @lru_cache(maxsize=1)

@@ -34,7 +34,7 @@ def search_by_meaning(lab: Lab, book: Book, topic: str) -> dict[str, Any]:
         )
     fine = pq.read_table(path)
     mean = np.frombuffer((fine.schema.metadata or {})[b"mean"], "<f4")
-    query = open_encoder(EmbedConfig(encoder="wordllama"), pa.array([topic])).encode(pa.array([topic]))[0]
+    query = open_encoder(EmbedConfig(encoder="wordllama")).encode(pa.array([topic]))[0]
     if not query.any():
         raise DataError(f"the topic {topic!r} has no word the encoder knows", hint="use other words")
     moved = query - mean

@@ -17,12 +17,12 @@ def query_blocks(seq_len: int, span: int) -> list[tuple[int, int, int]]:
     return blocks
 
 
-def reachable_keys(seq_len: int, span: int) -> list[int]:
-    """Keys each query block is multiplied with."""
-    return [end - first for _, end, first in query_blocks(seq_len, span)]
-
-
 def num_attention_tiles(num_sequences: int, scores_per_sequence: int) -> int:
     """Fewest equal parts of a batch whose scores fit the cache; at worst one sequence each."""
-    fewest = -(-num_sequences * scores_per_sequence * 4 // SCORE_TILE_BYTES)
-    return next((parts for parts in range(max(1, fewest), num_sequences) if num_sequences % parts == 0), num_sequences)
+    return num_equal_parts(num_sequences, num_sequences * scores_per_sequence * 4, SCORE_TILE_BYTES)
+
+
+def num_equal_parts(count: int, num_bytes: int, most_bytes: int) -> int:
+    """Fewest equal parts of `count` things of `num_bytes` together, none above `most_bytes`; at worst one thing each."""
+    fewest = -(-num_bytes // most_bytes)
+    return next((parts for parts in range(max(1, fewest), count) if count % parts == 0), count)

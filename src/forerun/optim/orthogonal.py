@@ -16,6 +16,8 @@ import jax.numpy as jnp
 from jax.experimental.layout import Layout, with_layout_constraint
 from jaxtyping import Array, Float
 
+from forerun.kernels.blocks import num_equal_parts
+
 QUINTIC = (3.4445, -4.7750, 2.0315)  # assumed: Muon's published coefficients (kellerjordan.github.io/posts/muon); slope at 0 is the first
 
 # derived: minimax quintics of 1 on 0.01..1, then on what each leaves (tests/optim solves for them again); error 0.27 after all three
@@ -72,10 +74,9 @@ def orthogonalize_by_gram(matrices: Float[Array, "N R C"], precision: Precision)
 
 def in_chunks(orthogonalized: Callable[[Array], Array], matrices: Float[Array, "N R C"]) -> Float[Array, "N R C"]:
     """The same a few matrices at a time, so that what lies between two products stays in the cache; for one device."""
-    count, fewest = matrices.shape[0], -(-matrices.size * 4 // CHUNK_BYTES)
-    if fewest <= 1:
+    num_chunks = num_equal_parts(matrices.shape[0], matrices.size * 4, CHUNK_BYTES)
+    if num_chunks == 1:
         return orthogonalized(matrices)
-    num_chunks = next((parts for parts in range(fewest, count) if count % parts == 0), count)
     chunks = matrices.reshape(num_chunks, -1, *matrices.shape[1:])
     return jax.lax.map(orthogonalized, chunks).reshape(matrices.shape)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
-from forerun.base.files import write_atomic
+from forerun.curate.arrays import write_arrays
 from forerun.curate.cluster.domains import DomainModel
 from forerun.curate.cluster.kmeans import Centroids
 from forerun.curate.cluster.merge import Domains
@@ -25,9 +24,8 @@ def save_domains(model: DomainModel, path: Path) -> None:
         "names": [asdict(name) for name in model.names],
         "report": model.report,
     }
-    buffer = io.BytesIO()
-    np.savez(
-        buffer,
+    write_arrays(
+        path,
         mean=model.mean,
         vectors=model.fine.vectors,
         weights=model.fine.weights,
@@ -35,7 +33,6 @@ def save_domains(model: DomainModel, path: Path) -> None:
         fractions=model.domains.fractions,
         facts=np.frombuffer(json.dumps(facts).encode(), np.uint8),
     )
-    write_atomic(path, buffer.getvalue())
 
 
 def load_domains(path: Path) -> DomainModel:

@@ -60,16 +60,13 @@ def weight_files(config: EmbedConfig) -> list[Path]:
     return [Path(config.model) / name for name in names]
 
 
-def open_encoder(config: EmbedConfig, sample: pa.Array | pa.ChunkedArray) -> Encoder:
-    """The encoder of a config; `sample` is what `tfidf` is fitted on."""
+def open_encoder(config: EmbedConfig) -> Encoder:
+    """The encoder that a config alone says; `tfidf` is fitted to a corpus, `tfidf.fit_tfidf`."""
+    assert config.encoder != "tfidf"
     if config.encoder == "wordllama":
         from forerun.curate.embed.static import wordllama_encoder
 
         return wordllama_encoder()
-    if config.encoder == "tfidf":
-        from forerun.curate.embed.tfidf import fit_tfidf
-
-        return fit_tfidf(sample, num_dimensions=config.num_dimensions)
     if config.encoder == "static":
         from forerun.curate.embed.static import folder_encoder
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from forerun.base.files import write_atomic
+from forerun.curate.arrays import write_arrays
 from forerun.curate.embed.static import normalized
 from forerun.curate.embed.words import CLASSES, split
 from forerun.curate.text.words import buffers
@@ -55,9 +54,7 @@ class TfidfEncoder:
 
     def save(self, path: Path) -> None:
         """Write the map whole or not at all."""
-        buffer = io.BytesIO()
-        np.savez(buffer, rarity=self._rarity, directions=self._directions)
-        write_atomic(path, buffer.getvalue())
+        write_arrays(path, rarity=self._rarity, directions=self._directions)
 
 
 def fit_tfidf(sample: pa.Array | pa.ChunkedArray, *, num_dimensions: int = 256, seed: int = 0) -> TfidfEncoder:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
 import numpy as np
 
 from forerun.base.errors import DataError
-from forerun.base.files import write_atomic
+from forerun.curate.arrays import write_arrays
 from forerun.curate.quality.calibrate import Calibration
 from forerun.curate.quality.model import QualityModel
 from forerun.curate.quality.student import Student
@@ -19,16 +18,14 @@ def save_quality(model: QualityModel, path: Path) -> None:
     """Write the model whole or not at all."""
     student = model.student
     facts = {"cuts": model.calibration.cuts, "report": model.report, "digest": student.digest}
-    buffer = io.BytesIO()
-    np.savez(
-        buffer,
+    write_arrays(
+        path,
         dense=student.dense,
         hashed=student.hashed,
         centre=student.centre,
         spread=student.spread,
         facts=np.frombuffer(json.dumps(facts).encode(), np.uint8),
     )
-    write_atomic(path, buffer.getvalue())
 
 
 def load_quality(path: Path) -> QualityModel:

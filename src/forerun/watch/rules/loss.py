@@ -138,9 +138,10 @@ def _forecast_through(case: Case, step: np.ndarray) -> np.ndarray:
 
 def _course_finding(case: Case, name: str, series: Series, score: np.ndarray, expected: np.ndarray) -> Finding:
     limit = case.limits[name]
-    alarms = np.flatnonzero(np.abs(score) > limit.limit)
+    over = np.abs(score) > limit.limit
+    alarms = np.flatnonzero(over)
     current = alarms[series.step[alarms] >= case.recent_from]
-    row = _begin_of(alarms, current[0]) if len(current) else len(series) - 1
+    row = _start_of_run(over[: current[0] + 1]) if len(current) else len(series) - 1
     recent = np.abs(score[series.step >= case.recent_from])
     value, usual = _about(series, expected, row) if len(current) else (float(series.value[row]), float(expected[row]))
     words = {"loss_shift": "shifted", "loss_drift": "drifted", "loss_spike": "spiked"}[name]
@@ -166,13 +167,6 @@ def _course_finding(case: Case, name: str, series: Series, score: np.ndarray, ex
         evidence=evidence,
         false_alarm_rate=limit.false_alarm_rate,
     )
-
-
-def _begin_of(alarms: np.ndarray, row: int) -> int:
-    """The first row of the unbroken stretch of alarms that holds `row`: an alarm that is still on began where it began, not where "of late" does."""
-    place = int(np.searchsorted(alarms, row))
-    breaks = np.flatnonzero(np.diff(alarms[: place + 1]) > 1)
-    return int(alarms[breaks[-1] + 1]) if len(breaks) else int(alarms[0])
 
 
 def _about(series: Series, expected: np.ndarray, row: int) -> tuple[float, float]:
