@@ -120,7 +120,7 @@ class Encoder:
         if encoded is None:
             return pa.array([], pa.large_list(pa.int32()))
         encoded = encoded.to_ListOffsetArray64(True)
-        ids = np.asarray(encoded.content.data)[: int(encoded.offsets.data[-1])].astype(np.int32)
+        ids = np.asarray(encoded.content.data)[: int(encoded.offsets.data[-1])].view(np.int32)  # of uint32; no vocabulary is that large
         return pa.LargeListArray.from_arrays(pa.array(np.asarray(encoded.offsets.data)), pa.array(ids))
 
     def _encode_reference(self, column: pa.LargeStringArray) -> pa.LargeListArray:
