@@ -60,6 +60,12 @@ def test_tokens_keep_punctuation_and_fold_only_case():
     assert tokens[3] != tokens[4]
 
 
+def test_tokens_are_those_of_splitting_at_white_space_whatever_other_control_characters_there_are():
+    texts = [f"a{chr(code)}b c{chr(code)}{chr(code)} {chr(code)}d " + "word " * 20 * (code % 2) for code in range(2, 0x100)]
+    _, starts = word_hashes(pa.array(texts), "tokens")
+    assert np.diff(starts).tolist() == [len(text.split()) for text in texts]
+
+
 def test_unspaced_characters_are_words_of_their_own_and_weigh_less():
     hashes, starts = word_hashes(pa.array(["漢字かな交じり", "ภาษาไทย", "한국어 문장", "abc漢字"]))
     assert np.diff(starts).tolist() == [7, 7, 2, 3]

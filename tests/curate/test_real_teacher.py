@@ -112,6 +112,14 @@ def test_a_real_model_labels_and_the_student_and_calibration_follow_it(teacher_u
     scores = model.score(column, vectors)
     assert spearman(scores.score, values) > 0.3
     assert "smollm2" in model.report["teacher"]
+    means = {"damaged": round(float(values[damaged].mean()), 3), "whole": round(float(values[~damaged].mean()), 3)}
+    spread = {
+        "labels": len(values),
+        "distinct": len(np.unique(values.round(3))),
+        "lowest": float(values.min()),
+        "highest": float(values.max()),
+    }
+    print(json.dumps({**spread, "means": means, "apart": round(float(apart), 3), **model.report}))  # shown by pytest -rP
     save_quality(model, tmp_path / "quality.npz")
     np.testing.assert_array_equal(load_quality(tmp_path / "quality.npz").score(column, vectors).score, scores.score)
     again = fit_quality(ids, column, vectors, groups, config, labels_file=tmp_path / "labels.jsonl")

@@ -68,7 +68,8 @@ def word_bits(typingctx, array, index, punctuated):
         high = builder.icmp_unsigned(">=", loaded, all_lanes(128))
         letter = within(builder.or_(loaded, all_lanes(32)), 97, 26)
         narrow = builder.bitcast(builder.or_(high, builder.or_(letter, within(loaded, 48, 10))), ir.IntType(64))
-        broad = builder.bitcast(builder.or_(high, within(loaded, 33, 94)), ir.IntType(64))
+        control = builder.or_(within(loaded, 2, 7), within(loaded, 14, 14))  # all that Python's `split` leaves in words
+        broad = builder.bitcast(builder.or_(high, builder.or_(control, within(loaded, 33, 95))), ir.IntType(64))
         return builder.select(builder.icmp_signed("!=", arguments[2], ir.Constant(ir.IntType(64), 0)), broad, narrow)
 
     return types.uint64(array, types.int64, types.int64), codegen

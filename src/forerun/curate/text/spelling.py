@@ -51,8 +51,8 @@ def spelling(name: str) -> Spelling:
 
 def _entry(code: int, name: str) -> int:
     char = chr(code)
-    if char.isspace() or code < 33 or code == 127:
-        return SEPARATES
+    if char.isspace() or code < 2 or (name in ("words", "characters") and (code < 33 or code == 127)):
+        return SEPARATES  # to `tokens` and `as_written` only white space is; 0 and 1 are no text, and marks of these tables
     if code < 128:
         if char.isalnum():
             return code if name == "as_written" else ord(char.lower())
