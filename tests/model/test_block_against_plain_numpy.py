@@ -51,6 +51,12 @@ def rotate(vector, position, config):
     return out
 
 
+def normed_heads(heads, gain, config):
+    if config.qk_gain == "all_heads":
+        return rms(heads.reshape(len(heads), -1), config.norm_eps, gain).reshape(heads.shape)
+    return rms(heads, config.norm_eps, 1.0 if gain is None else gain)
+
+
 def attention(a, p, segments, positions, config, is_global):
     length, d = len(a), config.d_head
     num_kv = config.num_global_kv_heads if is_global else config.num_kv_heads
@@ -60,6 +66,8 @@ def attention(a, p, segments, positions, config, is_global):
     q = (a @ p["w_q"]).reshape(length, config.num_heads, d)
     k = k_flat.reshape(length, config.num_kv_heads, d)
     v = (a @ p["w_v"]).reshape(length, config.num_kv_heads, d)
+    if config.qk_norm:
+        q, k = (normed_heads(heads, p.get(gain), config) for heads, gain in ((q, "q_gain"), (k, "k_gain")))
     out = np.zeros((length, config.num_heads, d))
     for h in range(config.num_heads):
         kv = h // (config.num_heads // num_kv)
@@ -69,8 +77,6 @@ def attention(a, p, segments, positions, config, is_global):
                 if segments[s] != segments[t] or (not is_global and t - s >= config.window):
                     continue
                 query, key = q[t, h], k[s, kv]
-                if config.qk_norm:
-                    query, key = rms(query, config.norm_eps), rms(key, config.norm_eps)
                 if not is_global or config.rope_on_global:
                     query, key = rotate(query, positions[t], config), rotate(key, positions[s], config)
                 scores.append(config.qk_mult * query @ key / math.sqrt(d))
@@ -107,8 +113,9 @@ def feed_forward(m, p, bias, segments, config):
             s = m[t] @ p["w_router"]
             biased = (sigmoid(s) if config.balancing == "sigmoid_bias" else s) + bias
             chosen = np.argsort(-biased, kind="stable")[: config.top_k]
-            raw = sigmoid(s[chosen]) if config.combine == "sigmoid" else np.exp(s[chosen])
-            for e, w in zip(chosen, config.routed_scale * raw / raw.sum()):
+            raw = sigmoid(s) if config.combine == "sigmoid" else np.exp(s)
+            total = raw.sum() if config.combine == "softmax_all" else raw[chosen].sum()
+            for e, w in zip(chosen, config.routed_scale * raw[chosen] / total):
                 routed[t] += w * swiglu(z[t], {name: leaf[e] for name, leaf in p["experts"].items()})
         out += routed @ p["latent"]["w_up"] if "latent" in p else routed
     return conv(out, p["conv_output"], segments) if config.short_conv_taps else out

@@ -195,3 +195,17 @@ def test_the_command_exits_with_2_and_no_traceback_and_starts_without_jax():
 def test_devices_alone_become_expert_shards_as_far_as_the_experts_divide():
     assert run_of(Question(preset="marin-hero", num_devices=704)).mesh == MeshConfig(data=11, expert=64)
     assert run_of(Question(preset="dense-8b", num_devices=8)).mesh == MeshConfig(data=8)
+
+
+def test_a_hugging_face_config_is_planned_as_the_preset_of_the_same_model(tmp_path, capsys):
+    settings = {
+        "model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_experts_per_tok": 2,
+        "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "rms_norm_eps": 1e-5, "rope_theta": 1e6,
+        "vocab_size": 32000, "architectures": ["MixtralForCausalLM"],
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    ours = json.loads(printed(capsys, "--preset", "mixtral-8x7b", "--json"))
+    theirs = json.loads(printed(capsys, str(tmp_path), "--json"))
+    for name in ("num_params", "num_active_params"):
+        assert theirs[name] == ours[name]
+    assert theirs["train_tokens"] / theirs["num_active_params"] == pytest.approx(791, rel=1e-3)

@@ -36,6 +36,10 @@ torch.manual_seed(0)
 common = dict(vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=24)
 if kind == "mixtral":
     model = transformers.MixtralForCausalLM(transformers.MixtralConfig(**common, num_local_experts=6, num_experts_per_tok=2, sliding_window=None))
+elif kind == "granitemoe":
+    model = transformers.GraniteMoeForCausalLM(transformers.GraniteMoeConfig(
+        **common, num_local_experts=6, num_experts_per_tok=2, tie_word_embeddings=True,
+        embedding_multiplier=12.0, residual_multiplier=0.22, attention_multiplier=0.3, logits_scaling=6.0))
 elif kind == "olmoe":
     model = transformers.OlmoeForCausalLM(transformers.OlmoeConfig(**common, num_experts=6, num_experts_per_tok=3))
 else:
@@ -73,7 +77,7 @@ def test_exported_weights_give_equal_logits_in_transformers_and_generate(name, t
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("kind", ["mixtral", "olmoe", "qwen3_moe"])
+@pytest.mark.parametrize("kind", ["granitemoe", "mixtral", "olmoe", "qwen3_moe"])
 def test_imported_weights_give_the_logits_transformers_gives(kind, tmp_path):
     theirs = np.array(peer(MADE, kind, str(tmp_path), json.dumps(TOKENS)))
     config, params = import_hf(tmp_path)

@@ -17,7 +17,9 @@ def main() -> None:
 
 @app.command(epilog="Example: forerun import hf OLMoE-1B-7B --out imported")
 def hf(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="config.json and *.safetensors of OLMoE, Mixtral or Qwen3-MoE.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="config.json and *.safetensors of OLMoE, Mixtral, Qwen3-MoE or Granite-MoE.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder for our form of the weights.")] = Path("imported"),
 ) -> None:
     """Read Hugging Face weights and write them as a release writes ours."""

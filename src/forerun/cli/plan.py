@@ -13,7 +13,7 @@ app = typer.Typer(add_completion=False)
 @app.command(context_settings={"allow_extra_args": True})
 def plan(
     context: typer.Context,
-    experiment: Annotated[str, typer.Argument(help="experiment folder, or a config.json of a run")] = "",
+    experiment: Annotated[str, typer.Argument(help="experiment folder, or a config.json of a run or of a Hugging Face model")] = "",
     preset: Annotated[
         str, typer.Option(help="marin-hero, marin-d768, ..., marin-ladder, olmoe-1b-7b, mixtral-8x7b, qwen3-30b-a3b, ...")
     ] = "",

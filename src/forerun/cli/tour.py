@@ -40,7 +40,7 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("site", "site", "7. Show", "the public pages: build them as files or serve them live"),
     Entry("publish", "publish", "7. Show", "issues, pull requests, anchors, calibration, and the release of a run"),
     Entry("sample", "sample", "7. Show", "continue a text with a run's newest checkpoint"),
-    Entry("import", "import_", "7. Show", "bring OLMoE, Mixtral or Qwen3-MoE weights into our model"),
+    Entry("import", "import_", "7. Show", "bring OLMoE, Mixtral, Qwen3-MoE or Granite-MoE weights into our model"),
     Entry("completion", "completion", "And", "a script that completes commands and options in your shell"),
 )
 

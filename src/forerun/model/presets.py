@@ -86,12 +86,14 @@ OLMOE_1B_7B = Sibling(  # source: arXiv:2409.02060 and the released config
         d_expert=1024,
         d_latent=2048,
         qk_norm=True,
+        qk_gain="all_heads",
+        combine="softmax_all",
         balance_coefficient=0.01,
     ),
     seq_len=4096,
     published_num_params=6_919_161_856,
-    difference=16 * 2 * 2048,
-    reason="gains on the query and key norms; ours have none",
+    difference=0,
+    reason="none",
 )
 MIXTRAL_8X7B = Sibling(  # source: arXiv:2401.04088 and the released config
     model=_plain(
@@ -128,14 +130,15 @@ QWEN3_30B_A3B = Sibling(  # source: arXiv:2505.09388 and the released config
         d_expert=768,
         d_latent=2048,
         qk_norm=True,
+        qk_gain="per_head",
         rope_theta=1e6,
         norm_eps=1e-6,
         balance_coefficient=0.001,
     ),
     seq_len=4096,
     published_num_params=30_532_122_624,
-    difference=48 * 2 * 128,
-    reason="gains on the query and key norms; ours have none",
+    difference=0,
+    reason="none",
 )
 _MLA_PARAMS = 61 * (7168 * 1536 + 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 + 512 * 128 * 256 + 128 * 128 * 7168)
 _OUR_ATTENTION = 61 * (2 * 7168 * 128 * 128 + 2 * 7168 * 8 * 128)

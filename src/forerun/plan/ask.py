@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
-from forerun.base.config import load_json, with_overrides
+from forerun.base.config import decode, with_overrides
 from forerun.base.errors import ConfigError
 from forerun.base.lab import Lab
 from forerun.model import count
+from forerun.model.hf_config import read_settings
 from forerun.parallel.config import MeshConfig, Transport
 from forerun.plan.length import num_steps
-from forerun.plan.presets import preset
+from forerun.plan.presets import hugging_face_run, preset
 from forerun.plan.run import PlannedRun, parse_mesh, planned
 from forerun.train.config import RunConfig
 
@@ -23,7 +24,7 @@ class Question:
     """A source, and what is to be different from it."""
 
     source: str = ""
-    """Experiment folder, its name under the lab's experiments, or a config.json."""
+    """Experiment folder, its name under the lab's experiments, or a config.json, of a run or of a Hugging Face model."""
     preset: str = ""
     mesh: str = ""
     num_devices: int = 0
@@ -72,7 +73,9 @@ def _from_experiment(question: Question) -> PlannedRun:
     tried = [path / "config.json", path, Lab(question.lab).experiments / question.source / "config.json"]
     for candidate in tried:
         if candidate.is_file():
-            return planned(load_json(candidate, RunConfig))
+            settings = read_settings(candidate)
+            foreign = "model_type" in settings or "architectures" in settings
+            return hugging_face_run(candidate, settings) if foreign else planned(decode(settings, RunConfig, where=str(candidate)))
     raise ConfigError(
         f"no config.json for experiment {question.source!r}", hint="register the experiment first, or name its folder or config.json"
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
 
 from forerun.base.errors import ConfigError
 from forerun.model import count
+from forerun.model.hf_config import config_of
 from forerun.model.presets import SIBLINGS, marin
 from forerun.parallel.config import MeshConfig, TransportConfig
 from forerun.plan.length import TOKENS_PER_ACTIVE_PARAM, num_steps
@@ -77,6 +80,27 @@ def preset(name: str, tokens_per_active_param: float | None = None) -> PlannedRu
     names = [*by_name, *SIBLINGS, "marin-ladder"]
     near = get_close_matches(name, names, n=1)
     raise ConfigError(f"there is no preset {name!r}", hint=f"did you mean {near[0]}?" if near else f"presets: {', '.join(names)}")
+
+
+def hugging_face_run(path: Path, settings: dict[str, Any], tokens_per_active_param: float = TOKENS_PER_ACTIVE_PARAM) -> PlannedRun:
+    """The model of a Hugging Face `config.json`, at an assumed batch and context: such a file does not say how long a model was trained.
+
+    Raises: DataError naming the setting our block has no equal for.
+    """
+    model = config_of(settings, where=str(path))
+    return PlannedRun(
+        name=path.resolve().parent.name,
+        model=model,
+        seq_len=SEQ_LEN,
+        batch_size=SIBLING_BATCH_TOKENS // SEQ_LEN,
+        num_steps=num_steps(
+            num_active_params=count.num_active_params(model),
+            batch_tokens=SIBLING_BATCH_TOKENS,
+            tokens_per_active_param=tokens_per_active_param,
+        ),
+        recipe="adamw",
+        transport=TransportConfig(kind="ragged"),
+    )
 
 
 def ladder_share(run: PlannedRun) -> float | None:

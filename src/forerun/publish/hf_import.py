@@ -1,25 +1,42 @@
-"""Hugging Face safetensors of OLMoE, Mixtral and Qwen3-MoE as our model: a config and a parameter tree with equal logits.
+"""Hugging Face safetensors of OLMoE, Mixtral, Qwen3-MoE and Granite-MoE as our model: a config and a parameter tree with equal logits.
 
-Both expert layouts are read: one matrix per expert, and the fused `gate_up_proj`, `down_proj` of newer files.
+Expert layouts that are read: one matrix per expert, and all experts fused, under the names of older and of newer files.
 """
 
 # V vocab_size, D d_model, H heads, d d_head, E experts, F d_expert
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from forerun.base.errors import DataError
 from forerun.model.config import ModelConfig
+from forerun.model.hf_config import config_of, read_settings
 
-QK_GAIN: dict[str, Literal["none", "per_head", "all_heads"]] = {"mixtral": "none", "qwen3_moe": "per_head", "olmoe": "all_heads"}
-KINDS = tuple(QK_GAIN)
+DTYPES = ("F64", "F32", "F16", "BF16")
+FUSED_EXPERTS = (("experts.gate_up_proj", "experts.down_proj"), ("input_linear.weight", "output_linear.weight"))
+ROUTERS = ("gate.weight", "router.layer.weight", "router.weight")
+
+
+class _Multipliers(msgspec.Struct):
+    """Granite's factors on values, which our block has as weights; 1 in the other kinds."""
+
+    embedding_multiplier: float = 1.0
+    residual_multiplier: float = 1.0
+    logits_scaling: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+
+    def fold_into(self, params: dict[str, Any], *, tied: bool) -> None:
+        """Scale, in place, the embedding, what each layer adds to the stream, and the gain before the head."""
+        params["embedding"] *= self.embedding_multiplier
+        params["final_norm"]["gain"] /= self.logits_scaling * (self.embedding_multiplier if tied else 1.0)
+        for layer in params["layers"]:
+            layer["attention"]["w_o"] *= self.residual_multiplier
+            layer["feed_forward"]["experts"]["w_down"] *= self.residual_multiplier
 
 
 def import_hf(folder: Path) -> tuple[ModelConfig, dict[str, Any]]:
@@ -28,10 +45,13 @@ def import_hf(folder: Path) -> tuple[ModelConfig, dict[str, Any]]:
     Returns: the config, and float32 NumPy parameters shaped as `model/params.py` says.
     Raises: DataError for another kind of model, a switch our block has no equal for, or a missing or leftover tensor.
     """
-    settings = _settings(folder)
-    config = config_of(settings, where=str(folder / "config.json"))
+    path = folder / "config.json"
+    settings = read_settings(path)
+    config = config_of(settings, where=str(path))
+    multipliers = _multipliers(settings, str(path))
     tensors = dict(_tensors(folder))
-    params = _params(config, tensors, settings["model_type"])
+    params = _params(config, tensors)
+    multipliers.fold_into(params, tied=config.tied_embeddings)
     if tensors:
         raise DataError(
             f"{folder}: {len(tensors)} tensors have no place in the model, first {min(tensors)!r}", hint="only plain checkpoints are read"
@@ -39,104 +59,32 @@ def import_hf(folder: Path) -> tuple[ModelConfig, dict[str, Any]]:
     return config, params
 
 
-def config_of(settings: dict[str, Any], *, where: str) -> ModelConfig:
-    """Our config for a Hugging Face one. Raises: DataError for what our block has no equal for."""
-    kind = settings.get("model_type", "")
-    if kind not in KINDS:
-        raise DataError(
-            f"{where}: model_type must be one of {', '.join(KINDS)}, got {kind!r}",
-            hint="these have the same block as ours with switches off",
-        )
-    _refuse(settings, where)
-    num_heads, d_model = settings["num_attention_heads"], settings["hidden_size"]
-    num_kv_heads = settings.get("num_key_value_heads") or num_heads
-    normalised = kind == "mixtral" or settings.get("norm_topk_prob", False)
-    return ModelConfig(
-        vocab_size=settings["vocab_size"],
-        d_model=d_model,
-        num_layers=settings["num_hidden_layers"],
-        num_heads=num_heads,
-        d_head=settings.get("head_dim") or d_model // num_heads,
-        num_kv_heads=num_kv_heads,
-        num_global_kv_heads=num_kv_heads,
-        window=0,
-        rope_theta=_rope_theta(settings),
-        rope_fraction=1.0,
-        rope_on_global=True,
-        qk_norm=kind != "mixtral",
-        qk_gain=QK_GAIN[kind],
-        qk_mult=1.0,
-        exclusive_attention=False,
-        head_gate=False,
-        short_conv_taps=0,
-        gated_norm_rank=0,
-        embedding_norm=False,
-        tied_embeddings=settings.get("tie_word_embeddings", False),
-        num_experts=settings.get("num_local_experts") or settings["num_experts"],
-        top_k=settings["num_experts_per_tok"],
-        d_expert=settings.get("moe_intermediate_size") or settings["intermediate_size"],
-        d_latent=d_model,
-        num_shared_experts=0,
-        d_shared=0,
-        routed_scale=1.0,
-        combine="softmax" if normalised else "softmax_all",
-        balancing="auxiliary_loss",
-        norm_eps=settings["rms_norm_eps"],
-    )
-
-
-def _refuse(settings: dict[str, Any], where: str) -> None:
-    rope = settings.get("rope_scaling") or settings.get("rope_parameters") or {}
-    scaled = rope.get("rope_type", rope.get("type", "default")) not in ("default", None)
-    window = (settings.get("sliding_window") or 0) if settings.get("use_sliding_window", True) else 0
-    wrong = {
-        "rope_scaling": rope if scaled else None,
-        "sliding_window": window if 0 < window < settings.get("max_position_embeddings", math.inf) else None,
-        "clip_qkv": settings.get("clip_qkv"),
-        "attention_bias": settings.get("attention_bias") or None,
-        "mlp_only_layers": settings.get("mlp_only_layers") or None,
-        "decoder_sparse_step": None if settings.get("decoder_sparse_step", 1) == 1 else settings["decoder_sparse_step"],
-    }
-    for name, value in wrong.items():
-        if value is not None:
-            raise DataError(f"{where}: {name}={value!r} has no equal in our block", hint="import a checkpoint without it")
-
-
-def _rope_theta(settings: dict[str, Any]) -> float:
-    return float((settings.get("rope_parameters") or settings).get("rope_theta", 10_000.0))
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
+def _multipliers(settings: dict[str, Any], where: str) -> _Multipliers:
     try:
-        settings = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist", hint="name a folder as `save_pretrained` writes it") from None
-    except ValueError as error:
-        raise DataError(f"{path} cannot be parsed: {error}", hint="download it again") from None
-    needed = ("hidden_size", "num_attention_heads", "num_hidden_layers", "vocab_size", "num_experts_per_tok", "rms_norm_eps")
-    missing = [name for name in needed if name not in settings] if settings.get("model_type") in KINDS else []
-    if missing:
-        raise DataError(f"{path} lacks {', '.join(missing)}", hint="download it again")
-    return settings
+        return msgspec.convert(settings, _Multipliers, strict=True)
+    except msgspec.ValidationError as error:
+        raise DataError(f"{where}: {error}", hint="download it again") from None
 
 
 def _tensors(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+    from safetensors import SafetensorError, safe_open
 
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise DataError(f"{folder} holds no *.safetensors", hint="convert pickled weights with `save_pretrained(safe_serialization=True)`")
     for path in files:
         try:
-            for name, tensor in load_file(path).items():
-                yield name, np.asarray(tensor, np.float32)
+            with safe_open(path, framework="numpy") as file:
+                for name in file.keys():  # noqa: SIM118  not a dict
+                    dtype = file.get_slice(name).get_dtype()
+                    if dtype not in DTYPES:
+                        raise DataError(f"{path}: tensor {name!r} must be of {', '.join(DTYPES)}, got {dtype}", hint="dequantise it first")
+                    yield name, np.asarray(file.get_tensor(name), np.float32)
         except SafetensorError as error:
             raise DataError(f"{path} cannot be read: {error}", hint="download it again") from None
 
 
-def _params(config: ModelConfig, tensors: dict[str, np.ndarray], kind: str) -> dict[str, Any]:
+def _params(config: ModelConfig, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
     def take(name: str) -> np.ndarray:
         if name not in tensors:
             raise DataError(f"tensor {name!r} is missing", hint="the folder holds only a part of the checkpoint")
@@ -146,21 +94,27 @@ def _params(config: ModelConfig, tensors: dict[str, np.ndarray], kind: str) -> d
         attention = {f"w_{letter}": take(f"{prefix}.self_attn.{letter}_proj.weight").T for letter in "qkvo"}
         if config.qk_gain != "none":
             attention |= {f"{letter}_gain": take(f"{prefix}.self_attn.{letter}_norm.weight") for letter in "qk"}
-        moe = f"{prefix}.block_sparse_moe" if f"{prefix}.block_sparse_moe.gate.weight" in tensors else f"{prefix}.mlp"
+        blocks = [f"{prefix}.{block}" for block in ("mlp", "block_sparse_moe")]
+        routers = [(block, f"{block}.{router}") for block in blocks for router in ROUTERS if f"{block}.{router}" in tensors]
+        block, router = routers[0] if routers else (blocks[0], f"{blocks[0]}.{ROUTERS[0]}")
         return {
             "attention_norm": {"gain": take(f"{prefix}.input_layernorm.weight")},
             "attention": attention,
             "feed_forward_norm": {"gain": take(f"{prefix}.post_attention_layernorm.weight")},
-            "feed_forward": {"shared": [], "w_router": take(f"{moe}.gate.weight").T, "experts": experts(f"{moe}.experts")},
+            "feed_forward": {"shared": [], "w_router": take(router).T, "experts": experts(block)},
         }
 
-    def experts(prefix: str) -> dict[str, np.ndarray]:
-        if f"{prefix}.gate_up_proj" in tensors:
-            gate, up = np.split(take(f"{prefix}.gate_up_proj"), 2, axis=1)  # [E, 2 F, D]
-            down = take(f"{prefix}.down_proj")  # [E, D, F]
+    def experts(block: str) -> dict[str, np.ndarray]:
+        fused = [names for names in FUSED_EXPERTS if f"{block}.{names[0]}" in tensors]
+        if fused:
+            gate, up = np.split(take(f"{block}.{fused[0][0]}"), 2, axis=1)  # [E, 2 F, D]
+            down = take(f"{block}.{fused[0][1]}")  # [E, D, F]
         else:
-            names = ("w1", "w3", "w2") if kind == "mixtral" else ("gate_proj", "up_proj", "down_proj")
-            gate, up, down = (np.stack([take(f"{prefix}.{index}.{name}.weight") for index in range(config.num_experts)]) for name in names)
+            mixtral = f"{block}.experts.0.w1.weight" in tensors
+            names = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
+            gate, up, down = (
+                np.stack([take(f"{block}.experts.{index}.{name}.weight") for index in range(config.num_experts)]) for name in names
+            )
         return {name: np.ascontiguousarray(part.swapaxes(1, 2)) for name, part in (("w_gate", gate), ("w_up", up), ("w_down", down))}
 
     params = {
