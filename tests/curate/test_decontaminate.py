@@ -251,6 +251,108 @@ def test_task_files_with_local_data_and_python_prompts_take_all_text(tmp_path):
     assert load_evals([tmp_path])["id"].to_pylist() == ["mine/H/1#prompt", "mine/H/1#canonical_solution", "mine/H/1#all"]
 
 
+def ids_and_texts(items: pa.Table) -> list[tuple[str, str]]:
+    return list(zip(items["id"].to_pylist(), items["text"].to_pylist()))
+
+
+def test_a_template_over_what_a_function_makes_takes_all_text_of_the_record(tmp_path):
+    """As hellaswag: `query` exists only after `process_docs`."""
+    record = {"ind": 4, "ctx": "A man is sitting on a high roof. he", "endings": ["rips off tiles.", "skis."], "label": "3"}
+    write_lines(tmp_path / "hella.jsonl", [record])
+    task = tmp_path / "hella.yaml"
+    task.write_text(
+        "task: hella\ndataset_path: Someone/hella\ntest_split: null\nprocess_docs: !function utils.process_docs\ndoc_to_text: '{{query}}'\ndoc_to_choice: choices\n"
+    )
+    assert ids_and_texts(load_evals([task], data=tmp_path)) == [
+        ("hella/4#ctx", record["ctx"]),
+        ("hella/4#all", f"{record['ctx']}\nrips off tiles.\nskis."),
+    ]
+
+
+def test_names_of_prompt_fields_are_known_in_their_variants_and_from_the_task(tmp_path):
+    write_lines(
+        tmp_path / "a.jsonl",
+        [{"question_stem": "how so and not otherwise", "ctx_a": "a man in a room", "Question": "when did it end then"}],
+    )
+    assert [name for name, _ in ids_and_texts(load_evals([tmp_path / "a.jsonl"]))] == ["a/0#question_stem", "a/0#Question", "a/0#all"]
+    write_lines(tmp_path / "b.jsonl", [{"context": "what is nine plus eight", "completion": " seventeen or so"}])
+    task = tmp_path / "b.yaml"
+    task.write_text("task: b\ndataset_path: x/b\ndoc_to_text: '{{context}}'\ndoc_to_target: '{{completion}}'\n")
+    assert [name for name, _ in ids_and_texts(load_evals([task], data=tmp_path))] == ["b/0#context", "b/0#all"]
+
+
+def test_a_short_prompt_that_many_records_put_is_a_phrase_and_no_item(tmp_path):
+    passages = [" ".join(f"w{record}x{word}" for word in range(20)) for record in range(4)]
+    phrase = "Which of the following can be derived?"
+    write_lines(tmp_path / "a.jsonl", [{"passage": passage, "question": phrase} for passage in passages])
+    assert not [name for name, text in ids_and_texts(load_evals([tmp_path / "a.jsonl"])) if text == phrase]
+    assert len(load_evals([tmp_path / "a.jsonl"])) == 8  # the passage, and all of each record
+    write_lines(tmp_path / "b.jsonl", [{"passage": passages[0], "question": phrase, "answer": str(number)} for number in range(9)])
+    assert [text for _, text in ids_and_texts(load_evals([tmp_path / "b.jsonl"]))].count(phrase) == 9  # one passage, many answers
+
+
+def test_a_blank_is_searched_for_as_it_stands_and_filled_in(tmp_path):
+    write_lines(tmp_path / "w.jsonl", [{"sentence": "Ann beat Eve so _ was glad.", "option1": "Ann", "option2": "Eve", "answer": "1"}])
+    texts = [text for name, text in ids_and_texts(load_evals([tmp_path / "w.jsonl"])) if name == "w/0#sentence"]
+    assert texts == [f"Ann beat Eve so {who} was glad." for who in ("_", "Ann", "Eve")]
+
+
+def test_records_come_out_of_files_as_people_write_them(tmp_path):
+    """Lines under the name .json, a byte order mark, a line separator inside a string, half a surrogate pair, Arrow's file layout, CSV."""
+    (tmp_path / "a.json").write_bytes(b'\xef\xbb\xbf{"question": "one two \xe2\x80\xa8 three four"}\n{"question": "a \\ud800 b c d"}\n')
+    assert [text for _, text in ids_and_texts(load_evals([tmp_path / "a.json"]))] == ["one two \u2028 three four", "a \ufffd b c d"]
+    table = pa.table({"question": ["one two three four five"]})
+    with pa.ipc.new_file(str(tmp_path / "b.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    assert ids_and_texts(load_evals([tmp_path / "b.arrow"])) == [("b/0#question", "one two three four five")]
+    (tmp_path / "c.csv").write_text('"Find the degree, given Q(2), over Q.",0,4,B\n"Is it so, or is it not?",1,2,A\n')
+    assert [name for name, _ in ids_and_texts(load_evals([tmp_path / "c.csv"]))] == ["c/0#question", "c/1#question"]
+    (tmp_path / "d.tsv").write_text("question\tanswer\nwhy is it not so\tit is\n")
+    assert ids_and_texts(load_evals([tmp_path / "d.tsv"]))[0] == ("d/0#question", "why is it not so")
+
+
+def test_data_files_of_a_task_may_be_patterns_tables_without_a_head_or_far_away(tmp_path):
+    task = tmp_path / "t.yaml"
+    head = "task: t\ndataset_path: csv\ntest_split: test\ndoc_to_text: '{{question}}'\ndataset_kwargs:\n  data_files:\n    test: "
+    task.write_text(head + "'part-*.csv'\n  column_names: [question, answer]\n  header: null\n")
+    for number, question in enumerate(("why is that", "how is that")):
+        (tmp_path / f"part-{number}.csv").write_text(f"{question},it is\n")
+    assert [name for name, _ in ids_and_texts(load_evals([task]))] == ["t/part-0:0#question", "t/part-1:0#question"]
+    task.write_text(head + "hf://datasets/x/t.csv\n")
+    with pytest.raises(DataError, match=r"hf://datasets/x/t\.csv does not exist"):
+        load_evals([task], data=tmp_path)
+    write_lines(tmp_path / "t.jsonl", [{"question": "why is that not so"}])
+    assert ids_and_texts(load_evals([task], data=tmp_path)) == [("t/0#question", "why is that not so")]
+
+
+def test_splits_are_words_of_a_path(tmp_path):
+    for name, question in (
+        ("latest-train", "one two"),
+        ("my_test-00000", "three four"),
+        ("test/0000", "five six"),
+        ("contest", "seven eight"),
+    ):
+        write_lines(tmp_path / "set" / f"{name}.jsonl", [{"question": question}])
+    (tmp_path / "t.yaml").write_text("task: t\ndataset_path: set\ntest_split: test\n")
+    assert sorted(text for _, text in ids_and_texts(load_evals([tmp_path / "t.yaml"]))) == ["five six", "three four"]
+
+
+def test_a_task_without_items_is_never_passed_over(tmp_path):
+    write_lines(tmp_path / "good.jsonl", [{"question": "why is that not so"}])
+    write_lines(tmp_path / "numbers.jsonl", [{"a": 1}])
+    (tmp_path / "good.yaml").write_text("task: good\ndataset_path: x/good\n")
+    (tmp_path / "group.yaml").write_text("group: all\ntask:\n  - good\n  - task: inline\n    dataset_path: good.jsonl\n")
+    names = [name for name, _ in ids_and_texts(load_evals([tmp_path / "good.yaml", tmp_path / "group.yaml"], data=tmp_path))]
+    assert names == ["good/0#question", "inline/0#question"]
+    for text, said in (
+        ("task: numbers\ndataset_path: x/numbers\n", "task 'numbers' has no evaluation item"),
+        ("task: squad\nclass: !function task.SQuAD2\n", "made by Python code, which is not run"),
+    ):
+        (tmp_path / "zz.yaml").write_text(text)
+        with pytest.raises(DataError, match=said):
+            load_evals([tmp_path / "good.yaml", tmp_path / "zz.yaml"], data=tmp_path)
+
+
 def test_files_without_items_are_refused_in_one_line(tmp_path):
     (tmp_path / "bad.jsonl").write_text('{"question": "a b c d e"}\nnot json\n')
     (tmp_path / "none.jsonl").write_text('{"label": 3}\n')

@@ -74,6 +74,17 @@ def decoded(data: bytes, config: IngestConfig) -> tuple[str, bool] | None:
     return None if bad > config.max_replaced_fraction * len(text) else (text, bad > 0)
 
 
+def without_surrogates(text: str) -> str:
+    """The text with halves of surrogate pairs, which JSON can spell and UTF-8 can not, replaced."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def name_in(record: Mapping[str, Any], source: SourceFile) -> str:
     """The name a record gives itself."""
     fields = (source.id_field,) if source.id_field else ID_FIELDS

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from forerun.base.errors import DataError
 from forerun.curate.ingest import remote
-from forerun.curate.ingest.records import ID_FIELDS, Document, IngestConfig, Problem, SchemaWatch, decoded, name_in
+from forerun.curate.ingest.records import ID_FIELDS, Document, IngestConfig, Problem, SchemaWatch, decoded, name_in, without_surrogates
 from forerun.curate.ingest.source import InputFile, SourceFile
 from forerun.curate.ingest.streams import BrokenFile, lines
 from forerun.curate.ingest.streams import text as text_of
@@ -58,13 +58,10 @@ def _document(record: dict[str, Any], text: Any, place: str, source: SourceFile,
         return Problem(place, "no_text_field")
     if not isinstance(text, str):
         return Problem(place, "text_is_not_a_string")
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:  # lone surrogates, as \ud800 in JSON
-            text, repaired = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace"), True
+    whole = without_surrogates(text)
+    repaired |= whole is not text
     licence = record.get(source.licence_field) if source.licence_field else None
-    return Document(text, name_in(record, source), "" if licence is None else str(licence), repaired)
+    return Document(whole, name_in(record, source), "" if licence is None else str(licence), repaired)
 
 
 def parquet(file: InputFile, source: SourceFile, config: IngestConfig, watch: SchemaWatch) -> Iterator[Document | Problem]:
