@@ -7,7 +7,7 @@ folder that is a recipe of its own. Every run is a `forerun curate` process in a
 
 overhead   the first half, to `decontaminate`: wall of each side over that of the plain loop. The Ray side meets a running cluster.
            Forced workers are started anew by every stage; what that costs is the wall of the same stages over one document a
-           source, and the ratio is shown with it and apart from it.
+           source in four partitions, and the ratio is shown with it and apart from it.
 identical  the whole recipe on every side, in partitions of 1 MB so that there are many tasks: every byte of the store is compared
 rerun      the whole recipe, then again unchanged; CPU-seconds, and the most memory that the process tree held
 kills      the whole recipe, killed with -9 in every step once; CPU-seconds lost, and the manifest's digest
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -31,6 +32,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from side_by_side import keep, kept
 
@@ -76,10 +78,16 @@ def write_sources(corpus: Path, folder: Path, num_bytes: int) -> None:
 
 def one_document_each(folder: Path, out: Path) -> Path:
     """The same sources with their first document only."""
-    out.mkdir(parents=True, exist_ok=True)
-    for path in folder.glob("*.jsonl"):
-        (out / path.name).write_text(path.read_text().splitlines()[0] + "\n")
+    fresh(out).mkdir(parents=True)
+    for path in [*folder.glob("*.jsonl"), *folder.glob("*.jsonl.zst")]:
+        with pa.input_stream(path, compression="detect") as lines:
+            (out / path.name.removesuffix(".zst")).write_bytes(io.TextIOWrapper(lines, encoding="utf-8").readline().encode())
     return out
+
+
+def in_four(folder: Path) -> list[str]:
+    """Settings that cut a small folder in four partitions, so that as many workers are started as over a large one."""
+    return ["--set", f"text.normalize.partition_bytes={sum(path.stat().st_size for path in folder.iterdir()) // 4}"]
 
 
 class Run:
@@ -186,7 +194,7 @@ def overhead(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
             for side in options.sides:
                 more = SIDES[side] + (address if "ray" in side else [])
                 whole = Run(folder, fresh(options.work / "lab"), *more, stage="decontaminate")
-                few = Run(small, fresh(options.work / "lab"), *more, stage="decontaminate")
+                few = Run(small, fresh(options.work / "lab"), *more, *in_four(small), stage="decontaminate")
                 walls[side].append(whole.wall_s)
                 starts[side].append(few.wall_s)
                 identities[side] = [step["identity"] for step in whole.answer["steps"]]

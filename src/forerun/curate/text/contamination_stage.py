@@ -5,7 +5,9 @@ Boilerplate is a property of the whole corpus, so it is decided over all hits; o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from forerun.base.config import decode
 from forerun.curate.store import held_out_mask
 from forerun.curate.text.attributes import kept_mask, write_part
 from forerun.curate.text.decontaminate import Contamination, DecontaminateConfig, index_of, judge
-from forerun.curate.text.gram_index import Hits, scan
+from forerun.curate.text.gram_index import GramIndex, Hits, scan
 
 CONTAMINATED = "contaminated"
 ITEMS = pa.schema([("id", pa.string()), ("text", pa.large_string())])
@@ -42,7 +44,7 @@ def scan_part(partition: str, earlier: list[str], items: str, held_out_fraction:
     """Hits in the training documents that are still in: `row` in the partition, `entry`, `end`; and `num_grams` of every such document."""
     table = pq.read_table(partition, columns=["id", "text"])
     rows = np.flatnonzero(_train_mask(table["id"], [Path(path) for path in earlier], held_out_fraction))
-    index = index_of(pq.read_table(items), decode(config, DecontaminateConfig, where="task"))
+    index = _index(items, json.dumps(config, sort_keys=True))
     hits = scan(table["text"].take(pa.array(rows)), index)
     write_part(pa.table({"row": rows[hits.document], "entry": hits.entry, "end": hits.end}), Path(out))
 
@@ -80,6 +82,12 @@ def judge_all(
     )
     column = pa.chunked_array(texts, pa.large_string())
     return judge(ids, sources, column, items["id"].to_pylist(), index_of(items, config), joined, config), offset
+
+
+@lru_cache(maxsize=1)
+def _index(items: str, config: str) -> GramIndex:
+    """Once a process: held-out documents are a share of the corpus, so an index a partition would cost its square."""
+    return index_of(pq.read_table(items), decode(json.loads(config), DecontaminateConfig, where="task"))
 
 
 def _train_mask(ids: pa.ChunkedArray, earlier: Sequence[Path], held_out_fraction: float) -> np.ndarray:
