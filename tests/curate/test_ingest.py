@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -259,6 +260,44 @@ def test_web_archives_give_pages_and_ready_text_and_name_what_is_neither(tmp_pat
         assert reasons(problems) == ["http_status_not_200", "not_a_page", "page_without_text"]
 
 
+FOREIGN = "日本語のページ①です"
+
+
+@pytest.mark.parametrize(
+    ("head", "text", "encoding", "expected", "repaired"),
+    [
+        ("utf-8", "Café Zürich über élève, ordin\udcffary", "utf-8", "Café Zürich über élève, ordin\ufffdary", True),  # one stray byte
+        ("", "Café Zürich über élève, ordin\udcffary", "utf-8", "Café Zürich über élève, ordin\ufffdary", True),
+        ("utf-8", "Café Zürich über élève, ordinary", "latin-1", "Café Zürich über élève, ordinary", False),  # a wrong declaration
+        ("utf-16", "Café Zürich über élève, ordinary", "utf-8", "Café Zürich über élève, ordinary", False),
+        ("utf-8", f"\ufeff{FOREIGN}", "utf-16-le", FOREIGN, False),  # the mark wins
+        ("shift_jis", FOREIGN, "cp932", FOREIGN, False),  # beyond the standard the name says, as on every second Japanese page
+        ("euc-kr", "한국어 뷁 문서", "cp949", "한국어 뷁 문서", False),
+    ],
+)
+def test_pages_are_read_in_the_encoding_they_are_in(tmp_path, head, text, encoding, expected, repaired):
+    meta = f'<meta charset="{head}">' if head else ""
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    whole = f"{mark}<html><head>{meta}</head><body><p>{text.removeprefix(mark)}. {'The text goes on. ' * 9}</p></body></html>"
+    (tmp_path / "x.html").write_bytes(whole.encode(encoding, "surrogateescape"))
+    (document,), _ = read(tmp_path / "x.html")
+    assert document.text.startswith(expected)
+    assert document.repaired == repaired
+
+
+def test_texts_and_stored_pages_of_an_archive_are_read_as_their_header_says(tmp_path):
+    records = [
+        warc_record(1, "grüße aus köln".encode("latin-1"), content="text/plain; charset=iso-8859-1"),
+        warc_record(2, "<p>тест страницы</p>".encode("koi8-r"), kind="resource", content='text/html; Charset="KOI8-R"'),
+        warc_record(3, page(3)).replace(b"WARC-Type", b"warc-type"),
+        warc_record(4, page(4)).replace(b"http://host/4", b"data:" + b"x" * 70_000),
+    ]
+    (tmp_path / "x.warc").write_bytes(b"".join(records))
+    documents, problems = read(tmp_path / "x.warc")
+    assert [document.text for document in documents[:2]] == ["grüße aus köln", "тест страницы"]
+    assert len(documents) == 4 and not problems and len(documents[3].name) == 2048
+
+
 def http(number: int, head: bytes, body: bytes) -> bytes:
     """A response record with a head of its own."""
     payload = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" + head + b"\r\n\r\n" + body
@@ -277,10 +316,13 @@ def test_a_broken_answer_costs_its_record_and_not_the_archive(tmp_path):
         http(6, b"Content-Encoding: gzip", b"\x1f\x8b\x08\x00 no gzip"),
         warc_record(7, b"", kind="Response", content="application/http; msgtype=response"),
         warc_record(8, page(8)),
+        http(9, b"Content-Encoding: deflate", zlib.compress(page(9))),
+        http(10, b"Content-Encoding: deflate", zlib.compress(page(10))[2:-4]),  # bare, as many servers send it
+        warc_record(11, page(11)).replace(b"200 OK\r\nContent-Type: text/html\r\n\r\n", b"200 OK\nContent-Type: text/html\n\n\n\n\n"),
     ]
     (tmp_path / "x.warc").write_bytes(b"".join(records))
     documents, problems = read(tmp_path / "x.warc")
-    assert [document.name.rsplit("/", 1)[-1] for document in documents] == ["1", "2", "3", "4", "8"]
+    assert [document.name.rsplit("/", 1)[-1] for document in documents] == ["1", "2", "3", "4", "8", "9", "10", "11"]
     assert all("The text goes on." in document.text for document in documents)
     assert reasons(problems) == ["broken_http", "page_without_text", "http_status_not_200"]
 

@@ -28,8 +28,8 @@ def html_file(file: InputFile, config: IngestConfig) -> Iterator[Document | Prob
     if isinstance(data, Problem):
         yield data
         return
-    text = text_of_page(data, "", config)
-    yield Document(text, file.name) if text else Problem(file.name, "page_without_text", len(data))
+    text, repaired = text_of_page(data, "", config)
+    yield Document(text, file.name, repaired=repaired) if text else Problem(file.name, "page_without_text", len(data))
 
 
 def _bytes(file: InputFile, config: IngestConfig, opened: Callable[[str], AbstractContextManager[BinaryIO]]) -> bytes | Problem:
