@@ -54,3 +54,13 @@ def test_a_step_planted_on_a_real_curve_is_an_alarm(key, factor):
     step, rate, loss = CURVES[key]
     moved = np.where(np.arange(len(step)) >= int(0.6 * len(step)), loss * factor, loss)
     assert alarms(step, rate, moved, looks=[0.65]) & {"loss_shift", "loss_drift", "loss_spike"}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_noisy_loss_that_does_not_follow_its_cosine_raises_no_alarm(seed):
+    """The rate allows the loss to fall; that it stays on its course must not count as a rise, however noisy the rows."""
+    step = np.arange(1, 4001)
+    noise = np.random.default_rng(seed).normal(0, 0.008, len(step))  # relative, as on public runs of small batches
+    rate = np.minimum(1, step / 80) * (0.1 + 0.45 * (1 + np.cos(np.pi * step / 4000)))
+    loss = (2.2 + 6 * (step + 50) ** -0.35) * (1 + noise)
+    assert alarms(step, rate, loss, looks=[0.5, 0.9, 1.0]) == set()

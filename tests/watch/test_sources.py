@@ -1,5 +1,6 @@
 """Foreign sources: their formats, their bad habits, and resuming where the last read stopped."""
 
+import gzip
 import json
 import math
 import sqlite3
@@ -237,6 +238,105 @@ def test_json_lines_with_nan_and_absent_keys_are_read(tmp_path):
     path.write_text('{"_step": 1}\n{"_step": \n')
     with pytest.raises(SourceError, match="line 2 is not JSON"):
         connect(f"jsonl:{path}", Lab(tmp_path)).read()
+    path.write_text('{"_step": 1, "loss": 3.0}\n{"_step": 2, "lo')
+    assert connect(f"jsonl:{path}", Lab(tmp_path)).read().series("loss_nats").step.tolist() == [1]  # the second is being written
+
+
+WRITINGS = {
+    "pandas.csv": ",Iteration,Train Loss\n0,1,3.5\n1,2,3.25\n",
+    "semicolons.csv": "step;loss\n1;3,5\n2;3,25\n",
+    "tabs.csv": "step\tloss\n1\t3.5\n2\t3.25\n",
+    "spaces.csv": "step, loss\n1.0, 3.5\n2.0, 3.25\n",
+    "appended.csv": "step,loss\n1,3.5\nstep,loss\n2,3.25\n",
+    "more_cells.csv": "step,loss\n1,3.5,x\n2,3.25,y\n",
+    "transformers.csv": "_step,train/global_step,train/loss\n0,1,3.5\n1,2,3.25\n",
+    "neox.csv": "Step,run - train/lm_loss,run - train/lm_loss__MIN\n1,3.5,3.5\n2,3.25,3.2\n",
+    "fairseq.jsonl": '{"num_updates": "1", "loss": "3.5"}\n{"num_updates": "2", "loss": "3.25"}\n{"done": true}\n',
+    "nested.jsonl": '{"step": 1, "metrics": {"loss": 3.5}}\n{"step": 2, "metrics": {"loss": 3.25}}\n',
+    "list.json": '[{"step": 1, "loss": 3.5}, {"step": 2, "loss": 3.25}]',
+    "trainer_state.json": '{"global_step": 2, "log_history": [\n{"step": 1, "loss": 3.5}, {"step": 2, "loss": 3.25}]}',
+}
+
+
+@pytest.mark.parametrize("name", WRITINGS)
+def test_one_loss_curve_is_read_from_every_writing_of_it(tmp_path, name):
+    path = tmp_path / name
+    path.write_text(WRITINGS[name])
+    series = connect(f"csv:{path}", Lab(tmp_path)).read().series("loss_nats")
+    assert (series.step.tolist(), series.value.tolist()) == ([1, 2], [3.5, 3.25])
+    packed = tmp_path / f"{name}.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert connect(f"csv:{packed}", Lab(tmp_path)).read().series("loss_nats").value.tolist() == [3.5, 3.25]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", b"loss\n3.5,junk\n", "no column step or global_step, but ['loss']"),
+        ("a.csv.gz", gzip.compress(b"step,loss\n1,3\n")[:-9], "cannot be read: Compressed file ended"),
+        ("a.csv", "step,loss\n1,3\n".encode("utf-16"), "text has to be UTF-8"),
+        ("a.json", b'{"loss": 3}', "holds no list of rows"),
+        ("a.json", b'{"step": 1, "loss": 3}\n{"step": 2, "loss": 3}', "JSON lines end in .jsonl"),
+        ("a.parquet", b"PAR1" + bytes(40) + b"PAR1", "is not Parquet"),
+    ],
+    ids=lambda value: "" if isinstance(value, bytes) else value,
+)
+def test_a_file_that_is_no_table_is_one_line(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SourceError) as refused:
+        connect(f"csv:{tmp_path / name}", Lab(tmp_path)).read()
+    assert said in str(refused.value)
+
+
+def test_a_mean_over_the_run_at_its_end_is_no_step_of_it(tmp_path):
+    """transformers closes its history with `train_loss`, the mean loss since the start."""
+    path = tmp_path / "trainer_state.json"
+    history = [{"step": step, "loss": 3.0 - step / 1000} for step in range(10, 410, 10)]
+    path.write_text(json.dumps({"log_history": [*history, {"step": 400, "train_loss": 2.8, "train_runtime": 60.0}]}))
+    assert connect(f"json:{path}", Lab(tmp_path)).read().series("loss_nats").last == 3.0 - 0.4
+
+
+def test_times_in_milliseconds_and_as_dates_are_seconds(tmp_path):
+    path = tmp_path / "run.csv"
+    path.write_text("step,timestamp,loss\n1,1700000000000,3.5\n2,2023-11-14T22:14:20+00:00,3.25\n")
+    assert connect(f"csv:{path}", Lab(tmp_path)).read().series("loss_nats").time.tolist() == [1_700_000_000.0, 1_700_000_060.0]
+
+
+def test_tensorboard_folders_are_splits_restarts_or_runs(tmp_path):
+    """One event file may be named too; two folders that log one tag at the same time are two runs."""
+
+    def write(folder, *events):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "events.out.tfevents.1.host").write_bytes(b"".join(events))
+
+    write("splits/train", event(1, loss=3.0), event(2, loss=2.5))
+    write("splits/eval", event(1, loss=3.1), event(2, loss=2.6))
+    record = EventFiles(tmp_path / "splits").read()
+    assert record.series("loss_nats").value.tolist() == [3.0, 2.5]
+    assert np.round(record.series("eval/macro_loss_nats").value, 3).tolist() == [3.1, 2.6]
+    write("restarts/first", event(1, loss=3.0), event(2, loss=2.5))
+    write("restarts/second", event(3, loss=2.25), event(4, loss=2.0))
+    assert EventFiles(tmp_path / "restarts").read().series("loss_nats").value.tolist() == [3.0, 2.5, 2.25, 2.0]
+    write("runs/small", event(1, loss=3.0), event(2, loss=2.5))
+    write("runs/large", event(1, loss=2.0), event(2, loss=1.5))
+    with pytest.raises(SourceError, match=r"holds several runs: \['large', 'small'\]"):
+        EventFiles(tmp_path / "runs").read()
+    one = EventFiles(tmp_path / "runs" / "small" / "events.out.tfevents.1.host").read()
+    assert one.series("loss_nats").value.tolist() == [3.0, 2.5]
+
+
+def test_where_a_trainer_logs_its_own_step_that_one_counts():
+    """transformers and Lightning call the tracker every few steps; its `_step` counts the calls."""
+    history = [
+        {"_step": call, "_timestamp": DAY_S + call, "train/global_step": 10 * (call + 1), "train/loss": 3.0 - call / 100}
+        for call in range(5)
+    ]
+    project = Project({"a": {"created": DAY, "rows": history}})
+    source = wandb_source(project)
+    assert source.read().series("loss_nats").step.tolist() == [10, 20, 30, 40, 50]
+    project.runs["a"]["rows"] += [{"_step": 5, "_timestamp": DAY_S + 9, "train/global_step": 60, "train/loss": 2.9}]
+    assert source.read().series("loss_nats").step.tolist() == [10, 20, 30, 40, 50, 60]
+    assert BucketedRuns(wandb_source(project)).read().series("loss_nats").step.tolist() == [10, 20, 30, 40, 50, 60]
 
 
 @pytest.mark.parametrize("step", ["inf", "nan", "later"])

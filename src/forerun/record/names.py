@@ -1,6 +1,7 @@
 """Foreign metric names to the glossary's. One written-out table; what is not in it keeps its name.
 
-Left sides are patterns over whole names; `*` stands for any text and is kept on the right.
+Left sides are patterns over whole names; `*` stands for any text and is kept on the right. A name that matches none is tried once more in
+small letters with `_` for spaces and hyphens, so that `Train Loss` is `train_loss`.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ TABLE: tuple[tuple[str, str, float], ...] = (
     ("optim/grad/total_norm", "grad_norm", 1.0),
     ("optim/learning_rate_group0", "learning_rate", 1.0),
     ("throughput/device/tokens_per_second", "tokens_per_second", 1.0),
+    ("optim/lr_(group_0)", "learning_rate", 1.0),  # OLMo-core
+    ("eval/lm/*/ce_loss", "eval/*/loss_nats", 1.0),
+    ("throughput/device/tps", "tokens_per_second", 1.0),
+    ("throughput/device/mfu_(actual_avg)", "mfu", 0.01),
     ("loss_metrics/global_avg_loss", "loss_nats", 1.0),  # torchtitan
     ("validation_metrics/loss", "eval/macro_loss_nats", 1.0),
     ("throughput(tps)", "tokens_per_second", 1.0),
@@ -55,12 +60,28 @@ TABLE: tuple[tuple[str, str, float], ...] = (
     ("grad-norm", "grad_norm", 1.0),
     ("learning-rate", "learning_rate", 1.0),
     ("iteration-time", "step_time_s", 1.0),
+    ("lm_loss", "loss_nats", 1.0),  # nanotron
+    ("reduced_train_loss", "loss_nats", 1.0),  # NeMo
+    ("train_step_timing_in_s", "step_time_s", 1.0),
+    ("learning/loss", "loss_nats", 1.0),  # MaxText
+    ("learning/grad_norm", "grad_norm", 1.0),
+    ("learning/param_norm", "param_norm", 1.0),
+    ("learning/current_learning_rate", "learning_rate", 1.0),
+    ("perf/step_time_seconds", "step_time_s", 1.0),
+    ("eval/avg_loss", "eval/macro_loss_nats", 1.0),
+    ("loss/train/total", "objective", 1.0),  # Composer and LLM Foundry
+    ("metrics/train/languagecrossentropy", "loss_nats", 1.0),
+    ("metrics/eval/languagecrossentropy", "eval/macro_loss_nats", 1.0),
+    ("throughput/device/tokens_per_sec", "tokens_per_second", 1.0),
+    ("throughput/device/mfu", "mfu", 1.0),
     ("train/lm_loss", "loss_nats", 1.0),  # GPT-NeoX
     ("validation/lm_loss", "eval/macro_loss_nats", 1.0),
     ("train/lr", "learning_rate", 1.0),
     ("train/mfu", "mfu", 1.0),
-    ("train_loss", "loss_nats", 1.0),
     ("loss", "loss_nats", 1.0),
+    ("train_loss", "loss_nats", 1.0),
+    ("train_loss_step", "loss_nats", 1.0),  # Lightning
+    ("training_loss", "loss_nats", 1.0),
     ("train/grad_norm", "grad_norm", 1.0),
     ("gradient_norm", "grad_norm", 1.0),
     ("train/learning_rate", "learning_rate", 1.0),
@@ -70,17 +91,21 @@ TABLE: tuple[tuple[str, str, float], ...] = (
     ("val/loss", "eval/macro_loss_nats", 1.0),
     ("val_loss", "eval/macro_loss_nats", 1.0),
     ("validation_loss", "eval/macro_loss_nats", 1.0),
+    ("validation/loss", "eval/macro_loss_nats", 1.0),
+    ("valid_loss", "eval/macro_loss_nats", 1.0),
     ("system.proc.memory.rssMB", "memory_gib", 1 / 1024),
 )
 """Foreign name, our name, factor on the values (a percentage becomes a fraction)."""
 
 
+@cache
 def our_name(foreign: str) -> tuple[str, float]:
     """Our name and the factor on the values; unknown names come back unchanged with factor 1."""
-    for pattern, name, factor in _compiled():
-        match = pattern.fullmatch(foreign)
-        if match:
-            return name.replace("*", match.group(1)) if match.groups() else name, factor
+    for spelling in (foreign, foreign.strip().lower().replace(" ", "_").replace("-", "_")):
+        for pattern, name, factor in _compiled():
+            match = pattern.fullmatch(spelling)
+            if match:
+                return name.replace("*", match.group(1)) if match.groups() else name, factor
     return foreign, 1.0
 
 

@@ -93,18 +93,24 @@ class Report:
         """The findings that say off course."""
         return tuple(finding for finding in self.findings if finding.state == "off_course")
 
+    @property
+    def where(self) -> str:
+        """`step 1,200 of 4,000`, as far as is known."""
+        if self.step < 0:
+            return "no step yet"
+        return f"step {self.step:,}" + (f" of {self.num_steps:,}" if self.num_steps else "")
+
     def words(self) -> str:
         """One line for people: the state and the reason for it."""
-        where = f"step {self.step:,}" + (f" of {self.num_steps:,}" if self.num_steps else "")
         if self.state == "on_course":
             level = next((finding for finding in self.findings if finding.rule == "loss_level"), None)
-            return f"{where}: on course" + (f"; {level.evidence}" if level else "")
+            return f"{self.where}: on course" + (f"; {level.evidence}" if level else "")
         reasons = self.alarms or tuple(finding for finding in self.findings if finding.state == "cannot_tell")
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         return (
-            f"{where}: {self.state.replace('_', ' ')}; {reasons[0].evidence}{more}"
+            f"{self.where}: {self.state.replace('_', ' ')}; {reasons[0].evidence}{more}"
             if reasons
-            else f"{where}: {self.state.replace('_', ' ')}"
+            else f"{self.where}: {self.state.replace('_', ' ')}"
         )
 
     def as_json(self) -> dict[str, Any]:

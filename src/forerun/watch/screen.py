@@ -33,10 +33,8 @@ def screen(record: RunRecord, report: Report) -> RenderableType:
 
 
 def _where(record: RunRecord, report: Report) -> str:
-    words = [
-        f"step {report.step:,}"
-        + (f" of {report.num_steps:,} ({units.percent(report.step / report.num_steps)})" if report.num_steps else "")
-    ]
+    done = f" ({units.percent(report.step / report.num_steps)})" if report.num_steps and report.step >= 0 else ""
+    words = [report.where + done]
     for metric, label in (("loss_nats", "loss"), ("eval/macro_loss_nats", "held-out"), ("grad_norm", "grad norm")):
         series = finite(record.series(metric))
         if len(series):
@@ -53,7 +51,7 @@ def _items(report: Report) -> Table:
     table = Table(box=None, show_header=False, padding=(0, 1))
     for item in report.checklist:
         mark, style = MARKS[item.state]
-        table.add_row(Text(mark, style=style), item.item, Text(item.evidence, overflow="ellipsis", no_wrap=True))
+        table.add_row(Text(mark, style=style), item.item, Text(item.evidence))
     return table
 
 

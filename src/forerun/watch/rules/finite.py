@@ -19,6 +19,7 @@ def nonfinite(case: Case) -> list[Finding]:
         if not len(wrong):
             continue
         first, last = int(series.step[wrong[0]]), int(series.step[wrong[-1]])
+        where = f"step {first:,}" if len(wrong) == 1 else f"{len(wrong):,} steps, from {first:,} to {last:,}"
         recent = case.recent(last) or last == series.step[-1]
         found.append(
             Finding(
@@ -27,7 +28,7 @@ def nonfinite(case: Case) -> list[Finding]:
                 value=float(series.value[wrong[0]]),
                 step=first,
                 metric=metric,
-                evidence=f"{metric} is not finite at {len(wrong)} steps, from {first:,} to {last:,}",
+                evidence=f"{metric} is not finite at {where}",
                 false_alarm_rate=0.0,
             )
         )

@@ -14,7 +14,8 @@ NUM_IN_A_ROW = 3  # assumed: evaluations outside before the level alarms; one no
 RATE_SHARE = (
     0.04  # measured: log loss moves by up to 0.027 per log learning rate on 12 public cosine and decay curves, about 0.04 after steps
 )
-ALARM_ROWS = 4  # assumed: rows before the alarm whose median it shows; a step of 1% alarms after 5 to 30 rows
+ALARM_ROWS = {"loss_shift": 5, "loss_drift": 250, "loss_spike": 3}
+"""Assumed: rows whose median an alarm shows. A step of 1% alarms after 5 to 30 rows; a drift shows over half the slow average's memory only."""
 FIRST_FRACTION = 0.05  # derived: forecasts start at 5% of training, and so do the detectors
 
 
@@ -103,17 +104,26 @@ def course_scores(series: Series, case: Case) -> dict[str, np.ndarray]:
     residual = np.log(series.value[late]) - forecast
     baseline = detect.baseline_of(np.log(step), residual, from_row=case.first_row_needed(step))
     follows = np.nan_to_num(RATE_SHARE * _rate_moved(case, step))
-    moved = residual - baseline.expected
-    distance = detect.standardised(residual - np.clip(np.nan_to_num(moved), np.minimum(follows, 0), np.maximum(follows, 0)), baseline)
+    over = detect.standardised(residual - np.maximum(follows, 0), baseline)
+    under = detect.standardised(residual - np.minimum(follows, 0), baseline)
+    one_row = np.sqrt(1 + baseline.line_sd**2 + (detect.SPIKE_SD / baseline.scale) ** 2)
     found = {
-        "loss_shift": detect.ewma_score(distance, baseline, detect.FAST),
-        "loss_drift": detect.ewma_score(distance, baseline, detect.SLOW),
-        "loss_spike": detect.three_in_a_row(distance / np.sqrt(1 + baseline.line_sd**2 + (detect.SPIKE_SD / baseline.scale) ** 2)),
+        "loss_shift": _beyond(detect.ewma_score(over, baseline, detect.FAST), detect.ewma_score(under, baseline, detect.FAST)),
+        "loss_drift": _beyond(detect.ewma_score(over, baseline, detect.SLOW), detect.ewma_score(under, baseline, detect.SLOW)),
+        "loss_spike": detect.three_in_a_row(_beyond(over, under) / one_row),
     }
     for name, score in found.items():
         scores[name][late] = np.nan_to_num(score) * detect.spent(case.limits[name].limit, np.arange(len(step)))
     expected[late] = np.exp(baseline.expected + forecast)
     return {**scores, "expected": expected}
+
+
+def _beyond(over: np.ndarray, under: np.ndarray) -> np.ndarray:
+    """How far above the highest, or below the lowest, course that a moved learning rate allows; 0 between them.
+
+    Taken of averages, not of rows: noise about one edge would leave its outer half, which looks like a shift.
+    """
+    return np.maximum(over, 0) + np.minimum(under, 0)
 
 
 def _rate_moved(case: Case, step: np.ndarray) -> np.ndarray:
@@ -143,7 +153,7 @@ def _course_finding(case: Case, name: str, series: Series, score: np.ndarray, ex
     current = alarms[series.step[alarms] >= case.recent_from]
     row = _start_of_run(over[: current[0] + 1]) if len(current) else len(series) - 1
     recent = np.abs(score[series.step >= case.recent_from])
-    value, usual = _about(series, expected, row) if len(current) else (float(series.value[row]), float(expected[row]))
+    value, usual = _about(series, expected, row, ALARM_ROWS[name]) if len(current) else (float(series.value[row]), float(expected[row]))
     words = {"loss_shift": "shifted", "loss_drift": "drifted", "loss_spike": "spiked"}[name]
     if len(current):
         worst = current[np.argmax(np.abs(score[current]))]
@@ -169,9 +179,9 @@ def _course_finding(case: Case, name: str, series: Series, score: np.ndarray, ex
     )
 
 
-def _about(series: Series, expected: np.ndarray, row: int) -> tuple[float, float]:
-    """Median loss and median expectation of the rows an alarm rests on: one noisy row may lie on the other side."""
-    rows = slice(max(row - ALARM_ROWS, 0), row + 1)
+def _about(series: Series, expected: np.ndarray, row: int, num_rows: int) -> tuple[float, float]:
+    """Median loss and median expectation of the last rows up to this one: one noisy row may lie on the other side."""
+    rows = slice(max(row + 1 - num_rows, 0), row + 1)
     known = ~np.isnan(expected[rows])
     return float(np.median(series.value[rows][known])), float(np.median(expected[rows][known]))
 

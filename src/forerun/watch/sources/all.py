@@ -18,6 +18,7 @@ KINDS: tuple[tuple[str, str, str], ...] = (
     ("csv", "forerun.watch.sources.tables", "csv:FILE"),
     ("parquet", "forerun.watch.sources.tables", "parquet:FILE"),
     ("jsonl", "forerun.watch.sources.tables", "jsonl:FILE"),
+    ("json", "forerun.watch.sources.tables", "json:FILE"),
 )
 """Word, module (imported when used), form."""
 

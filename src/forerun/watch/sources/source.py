@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,9 +15,13 @@ from forerun.record.series import RunRecord, Series, TableRecord, series_of
 
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Steps, values and Unix seconds of one metric's rows."""
+Rows = tuple[list[int], list[float], list[float]]
+"""The same while they are gathered."""
 LEADING = ("loss_nats", "objective", "grad_norm")
 """Whose steps say where a run went back."""
 MAX_REWINDS_SHARE = 0.02  # assumed: of a metric's rows; a file that goes back more often is not in writing order
+
+SUMMARY_SHARE = 0.1  # assumed: fewer rows than this share of another spelling's are a summary (a trainer's last row), not a course
 
 
 class Source(Protocol):
@@ -35,14 +40,15 @@ class Collected:
         self.num_steps = 0
         self.segments: list[Segment] = []
         self.events: list[dict[str, Any]] = []
-        self._rows: dict[str, tuple[list[int], list[float], list[float]]] = {}
+        self._rows: dict[str, dict[str, Rows]] = {}
+        """By our name, then by the foreign one."""
 
     def add(self, foreign: str, step: int, value: Any, when: float = float("nan")) -> None:
         """One value of one foreign metric; what is no number is left out."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             return
         name, factor = our_name(foreign)
-        rows = self._rows.setdefault(name, ([], [], []))
+        rows = self._rows.setdefault(name, {}).setdefault(foreign, ([], [], []))
         rows[0].append(int(step))
         rows[1].append(float(value) * factor)
         rows[2].append(when)
@@ -54,17 +60,12 @@ class Collected:
             if name not in left_out:
                 self.add(name, step, value, when)
 
-    def last_step(self, foreign: str) -> int:
-        """Largest step seen of a foreign metric; -1 when none."""
-        rows = self._rows.get(our_name(foreign)[0])
-        return max(rows[0], default=-1) if rows else -1
-
     def record(self) -> TableRecord:
         """What was gathered; of equal steps the row added last counts."""
-        rows = {name: in_writing_order(*columns) for name, columns in self._rows.items()}
+        rows = {name: in_writing_order(*_joined(list(spellings.values()))) for name, spellings in self._rows.items()}
+        if "objective" in rows and len(rows.get("loss_nats", ((),))[0]) < SUMMARY_SHARE * len(rows["objective"][0]):
+            rows["loss_nats"] = rows["objective"]  # a tracker with one loss calls it train/loss
         table: dict[str, Series] = {name: series_of(*without_undone(*columns)) for name, columns in rows.items()}
-        if "loss_nats" not in table and "objective" in table:  # a tracker with one loss calls it train/loss
-            table["loss_nats"] = table["objective"]
         segments, events = list(self.segments) or [Segment(run_id=self.run_id, first_step=0, time=0.0)], list(self.events)
         leading = next((name for name in LEADING if name in rows), max(rows, key=lambda name: len(rows[name][0]), default=""))
         if len(segments) == 1 and leading:
@@ -74,6 +75,13 @@ class Collected:
                 events.append({"kind": "rewound", "step": step, "time": when, "from_step": int(rows[leading][0][:back].max())})
         info = RunInfo(run_id=self.run_id, created=segments[0].time or time.time(), num_steps=self.num_steps, segments=tuple(segments))
         return TableRecord(info=info, table=table, event_list=sorted(events, key=lambda event: event["time"]))
+
+
+def _joined(spellings: list[Rows]) -> Rows:
+    """The rows of one metric under several names, those of mere summaries left out."""
+    longest = max(len(rows[0]) for rows in spellings)
+    kept = [rows for rows in spellings if len(rows[0]) >= SUMMARY_SHARE * longest]
+    return kept[0] if len(kept) == 1 else tuple(list(chain.from_iterable(column)) for column in zip(*kept))  # type: ignore[return-value]
 
 
 def in_writing_order(step: list[int], value: list[float], when: list[float]) -> Columns:

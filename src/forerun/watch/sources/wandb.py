@@ -2,7 +2,7 @@
 
 What this source knows about W&B: keys not logged at a step come back null; a forked run repeats its parent's history; every
 restart gets a new run id; after a rollback no row below the high-water mark is taken, so the history stands still while the
-run is alive; the summary's last values are not to be trusted.
+run is alive; the summary's last values are not to be trusted; `_step` counts calls where a trainer logs its own step beside each value.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from forerun.watch.sources.source import Collected
 PUBLIC = "https://api.wandb.ai"
 SAMPLES = 2000  # assumed: rows a metric; a plot shows no more and the detectors need no more
 KEYS_A_QUESTION = 20  # assumed: metrics asked for in one question
+OWN_STEPS = ("trainer/global_step", "train/global_step")
+"""The trainer's step, which Lightning and transformers log with every row; `_step` then counts rows."""
 MAX_KEYS = 400  # assumed: metrics of a run that are read; those of the glossary come first
 
 RUN = """query Run($entity: String!, $project: String!, $name: String!) { project(name: $project, entityName: $entity) {
@@ -76,7 +78,9 @@ class WandbRuns:
         key = os.environ.get("WANDB_API_KEY", "")
         self.http = Http(base or os.environ.get("WANDB_BASE_URL", PUBLIC), transport, auth=("api", key) if key else None)
         self.collected = Collected(chain[0].name)
+        self.last_step = 0
         self._last: dict[tuple[str, str], int] = {}
+        """By run and metric, the last `_step` read."""
         self._announced: set[str] = set()
 
     def read(self) -> RunRecord:
@@ -120,28 +124,35 @@ class WandbRuns:
         """First step logged after the run was created: a fork begins with rows copied from its parent."""
         created = _seconds(run.get("createdAt"))
         key = next((foreign for foreign in self.metric_keys(run) if our_name(foreign)[0] == "loss_nats"), "_timestamp")
-        rows = self._sampled(name, [{"keys": ["_step", "_timestamp", key], "samples": SAMPLES}])[0]
-        own = [int(row["_step"]) for row in rows if row.get("_timestamp") and float(row["_timestamp"]) >= created]
+        axis = step_key(run)
+        rows = self._sampled(name, [{"keys": list(dict.fromkeys(["_step", "_timestamp", axis, key])), "samples": SAMPLES}])[0]
+        own = [
+            int(row[axis]) for row in rows if row.get(axis) is not None and row.get("_timestamp") and float(row["_timestamp"]) >= created
+        ]
         return min(own, default=0)
 
     def _history(self, name: str, run: dict[str, Any], begin: int, end: int | None) -> None:
         keys = self.metric_keys(run)
+        axis = step_key(run)
         for start in range(0, len(keys), KEYS_A_QUESTION):
             asked = keys[start : start + KEYS_A_QUESTION]
-            specs = []
-            for key in asked:
-                first = max(begin, self._last.get((name, key), -1) + 1)
-                specs.append(
-                    {"keys": ["_step", "_timestamp", key], "samples": SAMPLES, "minStep": first}
-                    | ({"maxStep": end} if end is not None else {})
-                )
+            specs = [self._spec(name, axis, key, begin, end) for key in asked]
             for key, rows in zip(asked, self._sampled(name, specs)):
                 for row in rows:
-                    step = row.get("_step")
+                    step = row.get(axis)
                     if step is None or row.get(key) is None or step < begin or (end is not None and step >= end):
                         continue
                     self.collected.add(key, int(step), _number(row[key]), float(row.get("_timestamp") or "nan"))
-                    self._last[name, key] = max(self._last.get((name, key), -1), int(step))
+                    self._last[name, key] = max(self._last.get((name, key), -1), int(row["_step"]))
+                    self.last_step = max(self.last_step, int(step))
+
+    def _spec(self, name: str, axis: str, key: str, begin: int, end: int | None) -> dict[str, Any]:
+        """What is asked of one metric; W&B's own bounds are in `_step`, so they serve only where that is the axis."""
+        unread = self._last.get((name, key), -1) + 1
+        if axis != "_step":
+            return {"keys": ["_step", "_timestamp", axis, key], "samples": SAMPLES, "minStep": unread}
+        bounds = {"minStep": max(begin, unread)} | ({"maxStep": end} if end is not None else {})
+        return {"keys": ["_step", "_timestamp", key], "samples": SAMPLES} | bounds
 
     def _sampled(self, name: str, specs: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
         run = self.ask(HISTORY, name=name, specs=[json.dumps(spec) for spec in specs]).get("run") or {}
@@ -150,18 +161,23 @@ class WandbRuns:
 
     def metric_keys(self, run: dict[str, Any]) -> list[str]:
         """Metrics worth reading: those the name table knows first, then the others."""
-        keys = [key for key in ((run.get("historyKeys") or {}).get("keys") or {}) if not key.startswith(("_", "system"))]
+        keys = [
+            key
+            for key in ((run.get("historyKeys") or {}).get("keys") or {})
+            if not key.startswith(("_", "system")) and key not in OWN_STEPS
+        ]
         known = [key for key in keys if our_name(key)[0] != key or key in {ours for _, ours, _ in TABLE}]
         return (known + [key for key in keys if key not in set(known)])[:MAX_KEYS]
 
     def take_state(self, run: dict[str, Any]) -> None:
         """What the tracker says beyond the history: how long the run is, whether it lives, whether another one goes on."""
         summary = _plain(run.get("summaryMetrics"))
-        progress, step = summary.get("run_progress"), summary.get("global_step", summary.get("_step"))
+        progress = summary.get("run_progress")
+        step = next((summary[key] for key in (*OWN_STEPS, "global_step", "_step") if key in summary), None)
         if isinstance(progress, int | float) and isinstance(step, int | float) and 0 < progress <= 1:
             self.collected.num_steps = max(self.collected.num_steps, round(step / progress))
         heartbeat = _seconds(run.get("heartbeatAt"))
-        last = max(self._last.values(), default=0)
+        last = self.last_step
         self.collected.events = [event for event in self.collected.events if event["kind"] != "tracker_heartbeat"]
         if run.get("state") == "running":
             self.collected.events.append({"kind": "tracker_heartbeat", "step": last, "time": heartbeat})
@@ -187,7 +203,7 @@ class WandbRuns:
             self.collected.events.append(
                 {
                     "kind": "successor",
-                    "step": max(self._last.values(), default=0),
+                    "step": self.last_step,
                     "time": _seconds(node["createdAt"]),
                     "message": f"run {node['name']} goes on",
                 }
@@ -196,6 +212,12 @@ class WandbRuns:
     def _newest(self) -> list[str]:
         edges = self.ask(SIBLINGS, filters="{}").get("runs", {}).get("edges", [])
         return [edge["node"]["name"] for edge in sorted(edges, key=lambda edge: edge["node"]["createdAt"])[-3:]]
+
+
+def step_key(run: dict[str, Any]) -> str:
+    """The key whose values are the steps of training."""
+    logged = (run.get("historyKeys") or {}).get("keys") or {}
+    return next((key for key in OWN_STEPS if key in logged), "_step")
 
 
 def _seconds(when: str | None) -> float:

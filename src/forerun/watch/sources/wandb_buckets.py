@@ -11,7 +11,7 @@ from typing import Any
 
 from forerun.base.errors import SourceError
 from forerun.record.series import RunRecord
-from forerun.watch.sources.wandb import SAMPLES, WandbRuns, parsed
+from forerun.watch.sources.wandb import SAMPLES, WandbRuns, parsed, step_key
 
 BINS = 500  # derived: what the web client was seen to ask for
 
@@ -48,6 +48,7 @@ class BucketedRuns:
         record = self.plain.read()
         newest = self.plain.newest_run()
         self._cursor, self._keys = newest.get("heartbeatAt"), self.plain.metric_keys(newest)
+        self.fast = self.fast and step_key(newest) == "_step"  # buckets say nothing of another step
         return record
 
     def _delta(self) -> None:
