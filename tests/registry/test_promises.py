@@ -158,6 +158,15 @@ def test_a_changed_config_forecast_or_start_before_the_promise_is_found(tmp_path
     assert "not the registered config" in problems and "started before its promise" in problems
 
 
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"created": "noon"}', '{"created": 1, "registration_id": [1]}'])
+def test_a_run_json_of_another_form_is_a_problem_of_its_run(tmp_path, content):
+    lab = Lab(tmp_path)
+    run(lab, promised(lab), [3.0])
+    (lab.run("r") / "run.json").write_text(content)
+    problems = verifier.verify(tmp_path)[1]
+    assert len(problems) >= 1 and all(problem.startswith("runs/r") for problem in problems)
+
+
 def test_registering_into_a_thousand_line_ledger_takes_under_a_second(long_ledger):
     started = time.process_time()
     promised(long_ledger, "002-y", seed=9)

@@ -94,22 +94,23 @@ def check_order(lab: Path, lines: list[dict]) -> list[str]:
         name = f"runs/{path.parent.name}"
         try:
             run = json.loads(path.read_bytes())
-        except ValueError:
+            created, promised = float(run["created"]), str(run.get("registration_id") or "")
+        except (ValueError, KeyError, TypeError, RecursionError):
             problems.append(f"{name}/run.json cannot be read")
             continue
-        promise = promises.get(run.get("registration_id") or "")
-        if run.get("registration_id") and promise is None:
+        promise = promises.get(promised)
+        if promised and promise is None:
             problems.append(f"{name} names a promise that is not in the ledger")
         elif promise:
-            if run["created"] + 1 < datetime.fromisoformat(promise["time"]).timestamp():
+            if created + 1 < datetime.fromisoformat(promise["time"]).timestamp():
                 problems.append(f"{name} started before its promise")
             config = path.with_name("config.json")
             if config.exists() and file_digest(config) not in allowed(lines, promise):
                 problems.append(f"{name}/config.json is neither the promised config nor declared by an amendment")
         starts = [event for event in started(path.parent) if "registration_id" in event]
-        if any((event["registration_id"] or "") != (run.get("registration_id") or "") for event in starts):
+        if any((event["registration_id"] or "") != promised for event in starts):
             problems.append(f"{name}/run.json names another promise than its journal")
-        if run.get("unregistered") and run.get("registration_id"):
+        if run.get("unregistered") and promised:
             problems.append(f"{name}/run.json names a promise and is marked unregistered")
     return problems
 
