@@ -108,8 +108,9 @@ def test_sql_sees_one_row_a_step_and_a_bad_query_is_one_line(lab):
     record = open_run(lab.run("r"))
     names, rows = query(record, 'SELECT count(*) AS n, count("eval/macro_loss_nats") AS evals FROM metrics')
     assert (names, rows) == (["n", "evals"], [(2500, 3)])
-    with pytest.raises(RecordError, match="quote names"):
+    with pytest.raises(RecordError, match="quote names") as refused:
         query(record, "SELECT nothing FROM metrics")
+    assert "\n" not in str(refused.value)
 
 
 def test_a_copied_run_keeps_series_segments_and_events(lab):

@@ -73,6 +73,9 @@ def test_the_command_prints_epochs_that_the_loader_agrees_with(tmp_path, capsys)
     planned = {row["cell"]: row["new_exposure"] for row in answer["cells"]}
     assert planned[name] == pytest.approx(batches.exposure[name], rel=0.1)  # the loader reads whole windows
     assert run(command) == 0 and "epochs" in capsys.readouterr().out
+    assert run(["replan", "-", "--run", "r", "--num-steps", "40", "--lab", str(lab.root)]) == 0
+    printed = capsys.readouterr().out
+    assert "FLOPs more" in printed and "left       10.0 s -> 30.0 s" in printed
     (tmp_path / "mix.json").write_text('{"a": "many"}')
     with pytest.raises(PlatformError):
         run(command)

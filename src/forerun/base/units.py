@@ -7,10 +7,11 @@ _COUNT = [(1e15, "Q"), (1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")]
 
 def count(value: float) -> str:
     """3 significant digits with k, M, B, T: 535477106688 -> '535B'."""
+    rounded = float(f"{value:.3g}")  # 999,999 is 1M, not 1e+03k
     for scale, letter in _COUNT:
-        if abs(value) >= scale:
-            return f"{value / scale:.3g}{letter}"
-    return f"{value:.3g}" if value != int(value) else str(int(value))
+        if abs(rounded) >= scale:
+            return f"{rounded / scale:.3g}{letter}"
+    return f"{value:.3g}" if value % 1 else str(int(value))
 
 
 def flops(value: float) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from forerun.base import units
 from forerun.cli.options import HERE, JsonOption, LabOption, lab_at, print_json
 
 app = typer.Typer(add_completion=False)
@@ -25,7 +26,6 @@ def replan(
     """The arithmetic of ending a run elsewhere or on other data: tokens, compute, days, the rate's jump, epochs of each cell. Changes nothing."""
     import numpy as np
 
-    from forerun.base import units
     from forerun.base.config import load_json, plain
     from forerun.model.count import train_flops
     from forerun.record.reader import open_run
@@ -57,8 +57,8 @@ def replan(
         return
     print(f"end        {answer.num_steps} -> {answer.new_num_steps} steps, {answer.step} done")
     print(f"tokens     {units.count(answer.train_tokens)} -> {units.count(answer.new_train_tokens)}")
-    print(f"compute    {units.flops(answer.flops_saved)} saved")
-    print(f"days left  {answer.days_left:.3g} -> {answer.new_days_left:.3g}")
+    print(f"compute    {units.flops(abs(answer.flops_saved))} {'saved' if answer.flops_saved >= 0 else 'more'}")
+    print(f"left       {_days(answer.days_left)} -> {_days(answer.new_days_left)}")
     print(f"rate       {answer.factor_now:.3f} of its peak now, {answer.factor_new:.3f} on the new schedule")
     print(f"re-aimed   without a jump: fall over the last {answer.re_aimed_fraction:.3f} of the new length")
     if mix is not None:
@@ -69,3 +69,7 @@ def replan(
                 f"  {row.cell}  weight {row.weight:.4f} -> {row.new_weight:.4f}  epochs {row.exposure:.2f} -> {row.new_exposure:.2f}{note}"
             )
     print("to do it: change config.py, then `forerun amend`")
+
+
+def _days(days: float) -> str:
+    return units.duration(days * 86_400) if math.isfinite(days) else "unknown"
