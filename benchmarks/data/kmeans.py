@@ -46,7 +46,9 @@ def prepare(options, out: Path) -> None:
 def objective(rows: np.ndarray, centroids: np.ndarray) -> float:
     """Mean cosine of the first rows to their true nearest centroid."""
     centroids = centroids / np.maximum(np.linalg.norm(centroids, axis=1, keepdims=True), 1e-12)
-    return float(np.mean([(rows[start : start + 2000] @ centroids.T).max(axis=1).mean() for start in range(0, 20_000, 2000)]))
+    return float(
+        np.mean([(rows[start : start + 2000] @ centroids.T).max(axis=1).mean() for start in range(0, min(len(rows), 20_000), 2000)])
+    )
 
 
 def _ours(rows: np.ndarray, num: int) -> dict:

@@ -29,7 +29,8 @@ from forerun.curate.engine.config import EngineConfig
 from forerun.curate.quality.model import QualityConfig, QualityModel
 from forerun.curate.steps import StepKey, alone
 from forerun.curate.store import StoreSpec, StoreWriter
-from forerun.curate.tokenise import Encoder, TokeniseConfig, end_of_document_id, vocab_size_of
+from forerun.curate.tokenise import Encoder, TokeniseConfig
+from forerun.curate.tokenizer_file import end_of_document_id, vocab_size_of
 from forerun.loader.manifest import Manifest, Source, Step, load_manifest
 
 BuildStage = Literal["embed", "cluster", "quality", "tokenise", "store"]
@@ -44,7 +45,7 @@ STEP_CODE = {
         *(f"forerun.curate.quality.{name}" for name in ("calibrate", "heuristic", "model", "statistics", "student", "teacher")),
         "forerun.curate.text.words",
     ),
-    "tokenise": ("forerun.curate.tokenise",),
+    "tokenise": ("forerun.curate.tokenise", "forerun.curate.tokenizer_file"),
     "store": (
         "forerun.curate.build",
         *(f"forerun.curate.{name}" for name in ("build_stages", "build_tasks", "sample", "spill", "store")),
@@ -129,7 +130,7 @@ def _built(
         name=name,
         tokenizer_json=tokenizer_json,
         vocab_size=vocab_size_of(tokenizer_json),
-        end_of_document=end_of_document_id(tokenizer_json, config.tokenise),
+        end_of_document=end_of_document_id(tokenizer_json, config.tokenise.end_of_document),
         sources=tuple(sources),
         domain_titles=domains.titles,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from forerun.base.config import load_json, plain
-from forerun.base.errors import ConfigError, DataError
+from forerun.base.errors import DataError
 from forerun.base.files import write_atomic
 from forerun.curate.cluster.domains import ClusterConfig, DomainModel, find_domains
 from forerun.curate.cluster.files import load_domains, save_domains
@@ -25,6 +25,7 @@ from forerun.curate.sample import sample_texts, vectors_of, with_vectors
 from forerun.curate.store import StoreWriter
 from forerun.curate.text.walk import text_bytes
 from forerun.curate.tokenise import TokeniseConfig, train_tokenizer
+from forerun.curate.tokenizer_file import read_tokenizer
 
 TASKS = "forerun.curate.build_tasks"
 PROFILE_DOCUMENTS = 4000  # assumed: documents the intruder test draws from
@@ -137,14 +138,7 @@ def tokenizer_of(sample: pa.Table, config: TokeniseConfig, work: Path) -> str:
     """The tokenizer as JSON, trained, taken or read."""
     path = work / "tokenizer.json"
     if not path.exists():
-        write_atomic(
-            path, _taken(config.tokenizer) if config.tokenizer else train_tokenizer(iter(sample["text"].to_pylist()), config).encode()
-        )
+        given = config.tokenizer
+        text = read_tokenizer(Path(given)) if given else train_tokenizer(iter(sample["text"].to_pylist()), config)
+        write_atomic(path, text.encode())
     return path.read_text(encoding="utf-8")
-
-
-def _taken(tokenizer: str) -> bytes:
-    try:
-        return Path(tokenizer).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"tokenise.tokenizer {tokenizer!r} cannot be read: {error.strerror}", hint="give a tokenizer.json") from None

@@ -25,7 +25,7 @@ from forerun.base.errors import DataError
 from forerun.base.files import fsync_folder, storage_errors, write_atomic, write_json
 from forerun.base.lab import Lab
 from forerun.curate.spill import dtype_of, spill
-from forerun.curate.tokenise import lost_markers
+from forerun.curate.tokenizer_file import lost_markers
 from forerun.loader.manifest import Cell, Manifest, Shard, Source, Step
 
 SHARD_TOKENS = 1 << 26  # assumed: 128 MiB of uint16 a file, large enough to stream, small enough to copy and check in seconds

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forerun.base.errors import ConfigError
+from forerun.curate.tokenizer_file import for_documents
 
 END_OF_DOCUMENT = "<|endoftext|>"
 CHECK_DOCUMENTS, CHECK_CHARS = 128, 1000  # assumed: gigatoken 0.10 differed on none of 82,881 documents; a wrong rule differs on nearly all
@@ -60,25 +60,6 @@ def train_tokenizer(texts: Iterable[str], config: TokeniseConfig) -> str:
     return tokenizer.to_str()
 
 
-def end_of_document_id(tokenizer_json: str, config: TokeniseConfig) -> int:
-    """The id of the end-of-document token. Raises: ConfigError when the tokenizer has none of that name."""
-    spec = json.loads(tokenizer_json)
-    added = {token["content"]: token["id"] for token in spec.get("added_tokens", [])}
-    found = added.get(config.end_of_document, spec["model"]["vocab"].get(config.end_of_document))
-    if found is None:
-        raise ConfigError(
-            f"tokenise.end_of_document {config.end_of_document!r} is not in the tokenizer",
-            hint=f"special tokens it has: {', '.join(sorted(added)[:8]) or 'none'}",
-        )
-    return found
-
-
-def vocab_size_of(tokenizer_json: str) -> int:
-    """One more than the largest id."""
-    spec = json.loads(tokenizer_json)
-    return 1 + max([*spec["model"]["vocab"].values(), *(token["id"] for token in spec.get("added_tokens", []))])
-
-
 class Encoder:
     """Encodes columns of text with one tokenizer.
 
@@ -91,7 +72,7 @@ class Encoder:
 
     def __init__(self, tokenizer_json: str, sample: Iterable[str] = (), *, engine: str = "") -> None:
         self.digest = hashlib.sha256(tokenizer_json.encode()).hexdigest()
-        self._plain = _without_special_tokens(tokenizer_json)
+        self._plain = for_documents(tokenizer_json)
         self._reference = None
         self._fast = None
         self._encoded_bytes = 0
@@ -137,25 +118,10 @@ class Encoder:
         try:
             fast = self._encode_fast(column)
         except (ImportError, ValueError, RuntimeError, NotImplementedError) as error:
-            return f"gigatoken cannot load this tokenizer: {error}"
+            return f"gigatoken cannot load this tokenizer: {str(error).partition(chr(10))[0]}"
         reference = self._encode_reference(column)
         differing = sum(a != b for a, b in zip(fast.to_pylist(), reference.to_pylist()))
         return f"gigatoken gave other ids on {differing} of {len(column)} documents checked" if differing else ""
-
-
-def start_share(first_ids: np.ndarray, token: int) -> float:
-    """Share of documents that start with a token: the detector for a lost or doubled start marker in tokenised data.
-
-    Healthy data has 0 or 1. Marin once trained caches in which 5% of documents had theirs (incident D13).
-    """
-    return float(np.mean(first_ids == token)) if len(first_ids) else 0.0
-
-
-def lost_markers(first_ids: np.ndarray, tokenizer_json: str) -> dict[str, float]:
-    """Special tokens with which some documents begin and others do not, and with what share of them."""
-    special = {token["content"]: token["id"] for token in json.loads(tokenizer_json).get("added_tokens", []) if token.get("special")}
-    shares = {name: start_share(first_ids, token) for name, token in special.items()}
-    return {name: share for name, share in shares.items() if 0 < share < 1}
 
 
 def _up_to(texts: Iterable[str], num_bytes: int) -> Iterator[str]:
@@ -164,14 +130,3 @@ def _up_to(texts: Iterable[str], num_bytes: int) -> Iterator[str]:
             return
         yield text
         num_bytes -= len(text.encode())
-
-
-def _without_special_tokens(tokenizer_json: str) -> str:
-    """The same vocabulary and merges with nothing recognised inside text: no special token can be smuggled in by a document."""
-    spec = json.loads(tokenizer_json)
-    vocab = spec["model"]["vocab"]
-    spec["added_tokens"] = [token for token in spec.get("added_tokens", []) if not token["special"]]
-    for token in spec["added_tokens"]:
-        vocab.setdefault(token["content"], token["id"])
-    spec["post_processor"] = None
-    return json.dumps(spec, ensure_ascii=False)

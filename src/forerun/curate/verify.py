@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from forerun.base.config import file_digest
 from forerun.base.lab import Lab
 from forerun.base.progress import Progress
-from forerun.curate.tokenise import lost_markers
+from forerun.curate.tokenizer_file import lost_markers
 from forerun.loader.manifest import Cell, Manifest, Shard, load_manifest
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from forerun.base.errors import DataError
 from forerun.base.lab import Lab
 from forerun.loader.manifest import Cell, Manifest, load_manifest
+from forerun.loader.token_bytes import bytes_of_tokens
 
 
 class CellTokens:
@@ -89,15 +90,7 @@ class TokenStore:
     @cached_property
     def token_bytes(self) -> np.ndarray:
         """UTF-8 bytes each id stands for, int32 `[vocab_size]`; 0 for special tokens such as end-of-document."""
-        from tokenizers import Tokenizer
-
-        tokenizer = Tokenizer.from_file(str(self.tokenizer_path))
-        special = {index for index, token in tokenizer.get_added_tokens_decoder().items() if token.special}
-        lengths = np.zeros(self.manifest.vocab_size, np.int32)
-        for token, index in tokenizer.get_vocab().items():
-            # a byte-level vocabulary writes every byte as one character
-            lengths[index] = 0 if index in special else len(token)
-        return lengths
+        return bytes_of_tokens(self.tokenizer_path.read_text(encoding="utf-8"), self.manifest.vocab_size)
 
     def removed_spans(self, cell: Cell) -> np.ndarray:
         """First and past-the-last position in the cell of each removed document, its last token kept, int64 `[R, 2]`, sorted.
