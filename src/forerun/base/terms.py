@@ -128,3 +128,16 @@ def term_of(metric: str) -> Term | None:
         if part in BY_NAME:
             return BY_NAME[part]
     return None
+
+
+def spoken(metric: str) -> str:
+    """A metric inside a sentence: `eval/macro_loss_nats` is the held-out loss. Where people have no other word, its name."""
+    if metric == "loss_nats":
+        return "train loss"
+    kind, _, rest = metric.partition("/")
+    domain, _, measure = rest.rpartition("/")
+    word = {"loss_nats": "loss", "bits_per_byte": "bits per byte"}.get(measure.removeprefix("macro_"))
+    if kind not in ("eval", "eval_with_drops") or word is None:
+        return metric
+    drops = " with drops" if kind == "eval_with_drops" else ""
+    return f"held-out {word}{drops}" + (f" on {domain}" if domain else "")

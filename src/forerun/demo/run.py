@@ -15,6 +15,7 @@ from forerun.base.config import canonical_json, plain
 from forerun.base.errors import DataError
 from forerun.base.files import write_atomic, write_json
 from forerun.base.lab import Lab
+from forerun.base.terms import spoken
 from forerun.curate.build import build_store
 from forerun.curate.text.pipeline import clean
 from forerun.dashboard.build import build_site
@@ -134,7 +135,9 @@ def _forecast(lab: Lab, rungs: list, big: Any, domains: list[str], say: Callable
             keep(forecast(rungs_of(rungs, lab, metric), target_of(big), compute="fit_compute", eval_name=metric), lab.root)
         except DataError as error:
             say(f"   no forecast of {domain}: {error}")
-    say(f"   {LADDER_METRIC} will end at {answer.final.loss:.4f}, 90% interval {answer.final.low90:.4f} to {answer.final.high90:.4f}")
+    say(
+        f"   the {spoken(LADDER_METRIC)} will end at {answer.final.loss:.4f}, 90% interval {answer.final.low90:.4f} to {answer.final.high90:.4f}"
+    )
     return answer
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from forerun.base.errors import RegistryError
 from forerun.base.lab import Lab
+from forerun.base.terms import spoken
 from forerun.record.reader import open_run
 from forerun.record.run import load_run
 from forerun.record.series import RunRecord
@@ -164,12 +165,12 @@ def _words(
     if answer == "missed" and done < 1:
         return f"Missed: ended at {done:.0%} by its own rule {stopped_by[0]}."
     if answer == "missed" and outcome is None:
-        return f"Missed: {promise.metric} ended as not a number."
+        return f"Missed: the {spoken(promise.metric)} ended as not a number."
     if answer == "undecided" or outcome is None:
         return f"Undecided: the run is {done:.0%} done."
     prediction = promise.prediction
     where = "inside" if prediction.low90 <= outcome <= prediction.high90 else "outside"
     return (
-        f"{answer.capitalize()}: {promise.metric} ended at {outcome:.4f}; promised {prediction.point:.4f}, "
+        f"{answer.capitalize()}: the {spoken(promise.metric)} ended at {outcome:.4f}; promised {prediction.point:.4f}, "
         f"90% interval {prediction.low90:.4f} to {prediction.high90:.4f}, the outcome is {where} it."
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from forerun.base import units
+from forerun.base.terms import spoken
 from forerun.dashboard.desk import Desk, Page
 from forerun.dashboard.html import Markup, Piece, table, tag
 from forerun.dashboard.lab_files import LabFiles, Promise
@@ -34,9 +35,9 @@ def front(files: LabFiles, desk: Desk) -> list[Piece]:
     return [
         region("glance", _glance(files, desk)),
         region("now", *_running(files, desk)),
-        region("newest", *stories[:1]),
+        region("newest", *([tag("h2", "The newest promise"), stories[0]] if stories else [])),
         desk.draw(band_figure(files.run_of(confirmatory[0]), forecast, key="newest-promise")) if forecast else "",
-        region("stories", *stories[1:]),
+        region("stories", *([tag("h2", "Earlier promises"), *stories[1:]] if stories[1:] else [])),
         region("promises", *_promises(files, desk)),
         region("runs", tag("h2", "Runs"), _runs(files, desk)),
         region("problems", *([tag("h2", "Files that cannot be read"), problems] if files.problems else [])),
@@ -85,11 +86,11 @@ def _story(files: LabFiles, promise: Promise, desk: Desk) -> Markup:
     trained = [" It was trained as ", desk.link(run.name, f"runs/{run.name}.html"), "."] if run else [" It has not been started."]
     return tag(
         "section",
-        tag("h2", desk.link(promise.text["title"], f"experiments/{promise.name}.html")),
+        tag("h3", desk.link(promise.text["title"], f"experiments/{promise.name}.html")),
         paragraph(promise.text["hypothesis"], class_="lead"),
         paragraph(
-            f"Before launch, on {minute(promise.time)}, the lab promised that ",
-            desk.term(metric, metric),
+            f"Before launch, on {minute(promise.time)}, the lab promised that the ",
+            desk.term(spoken(metric), metric),
             " would end at ",
             number(prediction["point"], metric, f"{prediction['point']:.4f}"),
             ", and with 90% confidence between ",
@@ -150,7 +151,7 @@ def _runs(files: LabFiles, desk: Desk) -> Markup:
         "promise",
         "state",
         desk.term("done", "fraction_done"),
-        desk.term(f"{EVAL}, nats per token", "macro_loss_nats"),
+        desk.term(f"{spoken(EVAL)}, nats per token", "macro_loss_nats"),
         desk.term("tokens per second", "tokens_per_second"),
     ]
     newest = sorted(files.runs.values(), key=lambda run: run.info.created, reverse=True)[:MOST_LISTED]

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from forerun.base import units
+from forerun.base.terms import spoken
 
 
 @pytest.mark.parametrize(
@@ -21,3 +22,18 @@ def test_a_count_has_three_digits_and_the_unit_of_what_it_rounds_to(value, shown
 @pytest.mark.parametrize(("seconds", "shown"), [(0.85, "850 ms"), (42, "42.0 s"), (200, "3 min 20 s"), (7500, "2 h 05 min")])
 def test_a_duration_is_in_the_unit_people_would_say_it_in(seconds, shown):
     assert units.duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("eval/macro_loss_nats", "held-out loss"),
+        ("eval/french/wiki/loss_nats", "held-out loss on french/wiki"),
+        ("eval_with_drops/macro_bits_per_byte", "held-out bits per byte with drops"),
+        ("loss_nats", "train loss"),
+        ("grad_norm/head", "grad_norm/head"),
+        ("eval/french/accuracy", "eval/french/accuracy"),
+    ],
+)
+def test_a_metric_is_said_in_words_where_there_are_some(metric, said):
+    assert spoken(metric) == said
