@@ -16,7 +16,7 @@ import pytest
 
 from forerun.base.errors import DataError, SourceError
 from forerun.curate.quality import teacher as teacher_module
-from forerun.curate.quality.calibrate import buckets, calibrate
+from forerun.curate.quality.calibrate import buckets, calibrate, spread
 from forerun.curate.quality.files import load_quality, save_quality
 from forerun.curate.quality.heuristic import heuristic_labels
 from forerun.curate.quality.model import QualityConfig, fit_quality
@@ -125,6 +125,34 @@ def test_calibration_survives_one_label_level_and_constant_scores():
         assert np.isfinite(score).all()
 
 
+def test_no_document_lands_in_a_bucket_whose_level_the_teacher_never_gave():
+    rng = np.random.default_rng(1)
+    labels = rng.integers(2, 5, 3000).astype(float)
+    raw, types = labels / 5 + 0.02 * rng.standard_normal(3000), np.zeros(3000, np.int8)
+    fitted = calibrate(raw, labels, types)
+    assert (buckets(fitted.apply(raw, types)) == labels - 1).mean() > 0.99
+    beyond = np.array([-9.0, 9.0])
+    assert buckets(fitted.apply(beyond, np.zeros(2, np.int8))).tolist() == [1, 3]
+    for level in (1, 3, 5):
+        same = calibrate(raw, np.full(3000, float(level)), types)
+        assert set(buckets(same.apply(np.concatenate([raw, beyond]), np.zeros(3002, np.int8)))) == {level - 1}
+
+
+def test_expectations_squeezed_between_two_grades_are_spread_by_rank_and_real_grades_stay():
+    rng = np.random.default_rng(2)
+    expected = 1 + 0.8 * rng.random(600) ** 3
+    expected[:60] = 1.0
+    types = rng.integers(0, 2, 600).astype(np.int8)
+    labels, how = spread(expected, types)
+    assert how.startswith("ranked within each type: the teacher used 2 of 5 grades")
+    assert spearman(labels, expected) > 0.9
+    assert len(set(labels[:60][types[:60] == 0])) == 1  # equal labels stay equal
+    score = calibrate(expected, labels, types).apply(expected, types)
+    assert np.bincount(buckets(score), minlength=5).min() > 30
+    for kept in (rng.integers(3, 5, 600).astype(float), 1 + 4 * rng.random(600)):
+        assert spread(kept, types)[0] is kept
+
+
 def test_a_score_that_only_repeats_the_domain_is_reported_as_such():
     rng = np.random.default_rng(0)
     domains = rng.integers(0, 5, 2000)
@@ -134,6 +162,7 @@ def test_a_score_that_only_repeats_the_domain_is_reported_as_such():
         score=domains / 5, labels=domains + 1.0, types=np.zeros(2000, np.int8), bucket=domains.astype(np.int8), all_types=np.zeros(2000, np.int8), domains=domains
     )  # fmt: skip
     assert report["variance_explained_by_domain"] == pytest.approx(1)
+    assert "the domain explains 100% of the buckets" in report["notes"][0]
     assert report["spearman_within_type"]["prose"]["spearman"] == pytest.approx(1)
 
 
@@ -286,6 +315,12 @@ def test_the_whole_path_works_on_an_endpoints_answers_and_survives_saving(teache
     assert model.report["teacher"].startswith("m at an OpenAI-compatible endpoint")
     assert model.report["spearman"] > 0.7
     save_quality(model, tmp_path / "q.npz")
+    with np.load(tmp_path / "q.npz") as arrays:
+        facts = json.loads(arrays["facts"].tobytes())
+        facts["cuts"]["default"][1] += 0.1
+        np.savez(tmp_path / "other.npz", **(dict(arrays) | {"facts": np.frombuffer(json.dumps(facts).encode(), np.uint8)}))
+    with pytest.raises(DataError, match="weights or cuts do not match"):
+        load_quality(tmp_path / "other.npz")
     loaded = load_quality(tmp_path / "q.npz")
     np.testing.assert_array_equal(loaded.score(texts, vectors).score, model.score(texts, vectors).score)
     with pytest.raises(DataError, match="too few"):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from forerun.base.config import digest_of
 from forerun.base.errors import DataError
 from forerun.curate.arrays import write_arrays
 from forerun.curate.quality.calibrate import Calibration
@@ -17,7 +18,7 @@ from forerun.curate.quality.student import Student
 def save_quality(model: QualityModel, path: Path) -> None:
     """Write the model whole or not at all."""
     student = model.student
-    facts = {"cuts": model.calibration.cuts, "report": model.report, "digest": student.digest}
+    facts = {"cuts": model.calibration.cuts, "report": model.report, "digest": _digest(student, model.calibration)}
     write_arrays(
         path,
         dense=student.dense,
@@ -29,11 +30,15 @@ def save_quality(model: QualityModel, path: Path) -> None:
 
 
 def load_quality(path: Path) -> QualityModel:
-    """Read what `save_quality` wrote. Raises: DataError when the weights are not those the digest names."""
+    """Read what `save_quality` wrote. Raises: DataError when weights or cuts are not those the digest names."""
     with np.load(path) as arrays:
         facts = json.loads(arrays["facts"].tobytes())
         student = Student(arrays["dense"], arrays["hashed"], arrays["centre"], arrays["spread"])
-    if student.digest != facts["digest"]:
-        raise DataError(f"{path} was changed: its weights do not match their digest", hint="delete it and run again")
-    cuts = {name: tuple(values) for name, values in facts["cuts"].items()}
-    return QualityModel(student, Calibration(cuts), facts["report"])
+    calibration = Calibration({name: tuple(values) for name, values in facts["cuts"].items()})
+    if _digest(student, calibration) != facts["digest"]:
+        raise DataError(f"{path} was changed: its weights or cuts do not match their digest", hint="delete it and run again")
+    return QualityModel(student, calibration, facts["report"])
+
+
+def _digest(student: Student, calibration: Calibration) -> str:
+    return digest_of([student.digest, calibration.cuts])

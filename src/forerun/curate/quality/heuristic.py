@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from forerun.curate.quality.report import ranks
 from forerun.curate.quality.statistics import TYPES, column_of, shares
 
 NAME = "heuristic-1"
@@ -29,14 +30,17 @@ RULES: dict[str, dict[str, float]] = {
 
 def heuristic_labels(statistics: np.ndarray, types: np.ndarray) -> np.ndarray:
     """A label 1-5 for each document, float32: the same share of every type gets each label."""
-    scores = heuristic_scores(statistics, types)
-    labels = np.zeros(len(statistics), np.float32)
+    return by_rank(heuristic_scores(statistics, types), types)
+
+
+def by_rank(scores: np.ndarray, types: np.ndarray) -> np.ndarray:
+    """A label 1-5 by each score's place among those of its type, float32; equal scores get one label."""
+    labels = np.zeros(len(scores), np.float32)
     edges = np.cumsum(LABEL_SHARES)[:-1]
     for index in range(len(TYPES)):
         members = np.flatnonzero(types == index)
         if len(members):
-            rank = (np.argsort(np.argsort(scores[members], kind="stable"), kind="stable") + 0.5) / len(members)
-            labels[members] = 1 + np.searchsorted(edges, rank)
+            labels[members] = 1 + np.searchsorted(edges, (ranks(scores[members]) + 0.5) / len(members))
     return labels
 
 

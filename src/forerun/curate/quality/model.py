@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from forerun.base.errors import ConfigError, DataError
-from forerun.curate.quality.calibrate import Calibration, buckets, calibrate
+from forerun.curate.quality.calibrate import Calibration, buckets, calibrate, spread
 from forerun.curate.quality.heuristic import NAME as HEURISTIC
 from forerun.curate.quality.heuristic import heuristic_labels
 from forerun.curate.quality.report import quality_report
@@ -39,6 +39,8 @@ class QualityConfig:
             raise ConfigError(
                 f"quality.held_out_fraction must lie in 0..1, both excluded, got {self.held_out_fraction}", hint="0.2 is usual"
             )
+        if self.num_labels < LEAST_LABELS:
+            raise ConfigError(f"quality.num_labels must be at least {LEAST_LABELS}, got {self.num_labels}", hint="4000 is usual")
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +97,7 @@ def fit_quality(
         kinds = [TYPES[index] for index in types[drawn].tolist()]
         labels = endpoint_labels([ids[index] for index in drawn.tolist()], chosen.to_pylist(), kinds, config.teacher, labels_file)
         teacher = f"{config.teacher.model} at an OpenAI-compatible endpoint"
+    labels, how = spread(labels, types[drawn])
     held = np.zeros(len(drawn), bool)
     held[np.random.default_rng(config.seed + 1).permutation(len(drawn))[: max(1, int(config.held_out_fraction * len(drawn)))]] = True
     student = fit(chosen.filter(pa.array(~held)), vectors[drawn[~held]], statistics[drawn[~held]], ((labels[~held] - 1) / 4)[:, None])
@@ -110,5 +113,6 @@ def fit_quality(
         all_types=types,
         domains=groups,
     )
-    report |= {"teacher": teacher, "num_labels": len(drawn), "student_digest": student.digest, "num_held_out_labels": int(held.sum())}
+    report |= {"teacher": teacher, "labels": how, "num_labels": len(drawn), "num_held_out_labels": int(held.sum())}
+    report["student_digest"] = student.digest
     return QualityModel(student, calibration, report)
