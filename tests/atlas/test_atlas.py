@@ -1,7 +1,11 @@
 """The atlas from files: counts to the last token, samples, search against a plain scan, decisions, reviews, mixtures, addresses."""
 
 import json
+import os
 import random
+import re
+import subprocess
+import sys
 from collections import Counter
 
 import numpy as np
@@ -284,3 +288,22 @@ def test_a_source_s_documents_are_accounted_for_by_reason_to_the_last_one(tmp_pa
     assert "reasons whose folders" not in page
     first = decisions.pairs(lab, book)[0]
     assert explain(lab, manifest.digest, first.id)["decisions"][0]["reason"] == "near_duplicate"
+
+
+MAPPED = """
+import pyarrow as pa
+from forerun.dashboard.atlas.domain_map import map_of
+names = ["astronomy", "cooking", "law", "music", "sport", "<b>"]
+print(map_of(pa.table({"domain": names * 2, "x": range(12), "y": range(12), "num_sampled": range(12)}), "law"))
+"""
+
+
+def test_a_map_is_drawn_in_one_order_with_its_domain_on_top_whatever_the_hash_seed():
+    drawn = {
+        subprocess.run(
+            [sys.executable, "-c", MAPPED], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONHASHSEED": seed}
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(drawn) == 1
+    assert re.findall("<title>([^0-9]*?)</title>", drawn.pop()) == ["&lt;b&gt;", "astronomy", "cooking", "music", "sport"]

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from html import escape
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -16,20 +12,26 @@ from forerun.base.lab import Lab
 from forerun.dashboard.atlas import address, site_samples
 from forerun.dashboard.atlas.attributes import SourceView, folder_of
 from forerun.dashboard.atlas.book import Book
+from forerun.dashboard.atlas.domain_map import map_of
 from forerun.dashboard.atlas.overview import navigation
 from forerun.dashboard.atlas.samples import UNIFORM_KIND, samples
 from forerun.dashboard.desk import Desk
-from forerun.dashboard.html import Markup, Piece, table, tag
+from forerun.dashboard.html import Piece, table, tag
 from forerun.dashboard.numbers import number, terms
 from forerun.dashboard.page import paragraph
 
 NEIGHBOURS = 5
-MAP_SIZE, MAP_EDGE = 480, 14
 FINE_FILE = "fine.parquet"
 
 
-def content(lab: Lab, book: Book, domain: str, sources: Mapping[str, SourceView], desk: Desk) -> list[Piece]:
-    """The page."""
+def content(
+    lab: Lab, book: Book, domain: str, sources: Mapping[str, SourceView], spans: Mapping[str, tuple[int, int]], desk: Desk
+) -> list[Piece]:
+    """The page.
+
+    Args:
+        spans: cell to its rows in the file of samples.
+    """
     tokens = sum(book.grid[domain])
     report = book.domain_reports.get(domain, {})
     buckets = [
@@ -69,7 +71,7 @@ def content(lab: Lab, book: Book, domain: str, sources: Mapping[str, SourceView]
         *_checks(lab, book, domain),
         *_composition(book, domain, tokens, sources, desk),
         *(_places(lab, book, domain, desk) if book.digest else []),
-        *(_documents(lab, book, domain, desk) if book.digest else []),
+        *(_documents(book, domain, spans, desk) if book.digest else []),
     ]
 
 
@@ -172,43 +174,12 @@ def _places(lab: Lab, book: Book, domain: str, desk: Desk) -> list[Piece]:
             if near
             else []
         ),
-        tag("figure", tag("figcaption", tag("strong", finding), paragraph(words, class_="soft")), Markup(_map(fine, domain)), id="map"),
+        tag("figure", tag("figcaption", tag("strong", finding), paragraph(words, class_="soft")), map_of(fine, domain), id="map"),
     ]
 
 
-def _map(fine: pa.Table, domain: str) -> str:
-    x, y, weight = (np.asarray(fine[name], np.float64) for name in ("x", "y", "num_sampled"))
-    names = fine["domain"].to_pylist()
-    span = max(float(np.ptp(x)), float(np.ptp(y)), 1e-9)
-    radius = 2 + 9 * np.sqrt(weight / max(float(weight.max()), 1.0))
-    places = [
-        [MAP_EDGE + (MAP_SIZE - 2 * MAP_EDGE) * float(value - low) / span for value, low in ((x[index], x.min()), (y[index], y.min()))]
-        for index in range(len(names))
-    ]
-
-    def dot(index: int, inside: str = "") -> str:
-        left, top = places[index]
-        return f'<circle cx="{left:.0f}" cy="{MAP_SIZE - top:.0f}" r="{radius[index]:.0f}">{inside}</circle>'
-
-    groups = []
-    for name in sorted(set(names), key=lambda name: name == domain):
-        members = [index for index in range(len(names)) if names[index] == name]
-        if name == domain:
-            dots = "".join(dot(index, f"<title>{int(weight[index])} documents sampled</title>") for index in members)
-        else:
-            dots = f"<title>{escape(_shown(name))}</title>" + "".join(dot(index) for index in members)
-        groups.append(f'<g class="point {"s0" if name == domain else "other"}">{dots}</g>')
-    words = escape(f"Map of fine clusters, those of {_shown(domain)} marked")
-    return f'<svg viewBox="0 0 {MAP_SIZE} {MAP_SIZE}" class="atlas-map" role="img" aria-label="{words}">{"".join(groups)}</svg>'
-
-
-def _shown(name: Any) -> str:
-    return re.sub(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]", "?", str(name))
-
-
-def _documents(lab: Lab, book: Book, domain: str, desk: Desk) -> list[Piece]:
+def _documents(book: Book, domain: str, spans: Mapping[str, tuple[int, int]], desk: Desk) -> list[Piece]:
     """Buckets, best first; a script fills those that are opened from the file of samples, whose rows lie by cell."""
-    spans = site_samples.spans(lab, book)
     file = desk.address(address.file(book, site_samples.FILE))
     parts = [
         tag("details", tag("summary", f"Q{cell.quality}: {end - start} documents"), data_documents=f"{start}:{end}", data_file=file)

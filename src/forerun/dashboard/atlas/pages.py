@@ -16,6 +16,7 @@ from forerun.dashboard.atlas import (
     pair_pages,
     provenance_page,
     search,
+    site_samples,
     source_page,
 )
 from forerun.dashboard.atlas.attributes import sources_of
@@ -65,6 +66,7 @@ def pages(files: LabFiles) -> Iterator[Page]:
 def _book_pages(files: LabFiles, book: Book) -> Iterator[Page]:
     lab = files.lab
     sources = _once(partial(sources_of, lab, book))
+    spans = _once(partial(site_samples.spans, lab, book))
     runs = readers(files, book)
     there = bool(book.digest) and (lab.store / book.store_digest).is_dir()
     more: dict[str, Callable[[], bytes]] = (
@@ -97,7 +99,7 @@ def _book_pages(files: LabFiles, book: Book) -> Iterator[Page]:
             path=address.domain(book, domain),
             title=book.title(domain),
             content=lambda desk, domain=domain: domain_page.content(
-                lab, book if there else _bare(book), domain, sources() if there else {}, desk
+                lab, book if there else _bare(book), domain, sources() if there else {}, spans() if there else {}, desk
             ),
             scripts=SCRIPT,
         )
