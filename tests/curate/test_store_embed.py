@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -119,6 +120,11 @@ class _Server(BaseHTTPRequestHandler):
     largest: int
     raw: bytes = b""
     """Sent instead of vectors."""
+    torn: int = 0
+    """Answers cut off half-way before whole ones come."""
+    encoded: bool = False
+    """Vectors in base64."""
+    retry_after: str = ""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -130,8 +136,14 @@ class _Server(BaseHTTPRequestHandler):
         elif len(body["input"]) > server.largest:
             status = 413
         rows = [{"index": index, "embedding": [float(len(text)), 1.0]} for index, text in enumerate(body["input"])][::-1]
+        if server.encoded:
+            rows = [row | {"embedding": base64.b64encode(np.array(row["embedding"], "<f4").tobytes()).decode()} for row in rows]
         content = server.raw or json.dumps({"data": rows}).encode()
+        if server.torn:
+            server.torn, content = server.torn - 1, content[: len(content) // 2]
         self.send_response(status)
+        if server.retry_after:
+            self.send_header("Retry-After", server.retry_after)
         self.end_headers()
         self.wfile.write(content)
 
@@ -159,6 +171,26 @@ def test_an_endpoint_is_retried_split_when_too_large_and_kept_in_order(server, m
     assert (vectors[:, 0] / np.maximum(vectors[:, 1], 1e-9)).tolist() == pytest.approx([1, 0, 3, 2, 4, 1], rel=1e-5)
 
 
+def test_vectors_in_base64_and_answers_torn_on_the_way_are_read_as_the_whole_ones_are(server, monkeypatch: pytest.MonkeyPatch):
+    url, handler = server
+    monkeypatch.setattr("forerun.curate.embed.endpoint.time.sleep", lambda seconds: None)
+    encoder = open_encoder(EmbedConfig(encoder="endpoint", model="m", url=url))
+    plain = encoder.encode(pa.array(PROSE))
+    handler.encoded, handler.torn = True, 2
+    np.testing.assert_array_equal(encoder.encode(pa.array(PROSE)), plain)
+
+
+@pytest.mark.parametrize(
+    ("asked", "waited"), [("3", 3), ("1.5", 1.5), ("900", 60), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.2), ("soon", 0.2), ("", 0.2)]
+)
+def test_a_busy_server_says_how_long_to_wait(server, monkeypatch: pytest.MonkeyPatch, asked: str, waited: float):
+    url, handler = server
+    handler.retry_after, pauses = asked, []
+    monkeypatch.setattr("forerun.curate.embed.endpoint.time.sleep", pauses.append)
+    open_encoder(EmbedConfig(encoder="endpoint", model="m", url=url))
+    assert pauses == [waited]
+
+
 def test_an_endpoint_that_stays_away_is_named(server, monkeypatch: pytest.MonkeyPatch):
     url, handler = server
     handler.failures = 10**6
@@ -177,10 +209,13 @@ def test_an_endpoint_that_stays_away_is_named(server, monkeypatch: pytest.Monkey
         (b'{"data": [{"index": 0, "embedding": [1, 2, 3]}]}', "not as many as before"),
         (b'{"data": []}', "answered no embeddings"),
         (b'{"data": [{"index": 0, "embedding": [1, 2]}, {"index": 1, "embedding": [1, 2]}]}', "gave 2 vectors for 1 texts"),
+        (b'{"data": [{"index": 1, "embedding": [1, 2]}]}', r"for inputs \[1\] of 1"),
+        (b'{"data": [{"index": 0, "embedding": "not base64"}]}', "answered no embeddings"),
     ],
 )
-def test_an_endpoint_that_answers_something_else_is_named(server, raw: bytes, said: str):
+def test_an_endpoint_that_answers_something_else_is_named(server, monkeypatch: pytest.MonkeyPatch, raw: bytes, said: str):
     url, handler = server
+    monkeypatch.setattr("forerun.curate.embed.endpoint.time.sleep", lambda seconds: None)
     encoder = open_encoder(EmbedConfig(encoder="endpoint", model="m", url=url))
     handler.raw = raw
     with pytest.raises(SourceError, match=said):

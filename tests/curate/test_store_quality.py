@@ -16,6 +16,7 @@ import pytest
 
 from forerun.base.errors import DataError, SourceError
 from forerun.curate.quality import teacher as teacher_module
+from forerun.curate.quality.answer import grade_in, label_of
 from forerun.curate.quality.calibrate import buckets, calibrate, spread
 from forerun.curate.quality.files import load_quality, save_quality
 from forerun.curate.quality.heuristic import heuristic_labels
@@ -23,7 +24,7 @@ from forerun.curate.quality.model import QualityConfig, fit_quality
 from forerun.curate.quality.report import explained, quality_report, spearman
 from forerun.curate.quality.statistics import TYPES, column_of, content_types, text_statistics
 from forerun.curate.quality.student import fit
-from forerun.curate.quality.teacher import EndpointConfig, endpoint_labels, excerpt, label_of, teacher_key
+from forerun.curate.quality.teacher import EndpointConfig, endpoint_labels, excerpt, teacher_key
 
 PROSE = "The old harbour was quiet that evening, and the boats lay still. Nobody had expected the storm to turn back to sea."
 CODE = "def area(width, height):\n    total = width * height;\n    return {'area': (total), 'ok': total > 0}\n"
@@ -171,11 +172,55 @@ def test_spearman_is_the_known_value_with_ties():
     assert spearman(np.ones(5), np.arange(5)) == 0
 
 
+def tops(**probabilities: float) -> list[dict]:
+    return [{"token": token, "logprob": float(np.log(value))} for token, value in probabilities.items()]
+
+
+def position(token: str, **probabilities: float) -> dict:
+    return {"token": token, "top_logprobs": tops(**probabilities)}
+
+
 def test_a_label_is_the_expectation_over_digit_probabilities_or_the_answer_after_thinking():
-    tops = [{"token": " 1", "logprob": np.log(0.6)}, {"token": "5", "logprob": np.log(0.2)}, {"token": "x", "logprob": np.log(0.2)}]
-    assert label_of({"logprobs": {"content": [{"top_logprobs": tops}]}, "message": {"content": "1"}}) == pytest.approx(2.0)
+    mixed = [{"token": " 1", "logprob": np.log(0.6)}, {"token": "5", "logprob": np.log(0.2)}, {"token": "x", "logprob": np.log(0.2)}]
+    assert label_of({"logprobs": {"content": [{"top_logprobs": mixed}]}, "message": {"content": "1"}}) == pytest.approx(2.0)
     assert label_of({"message": {"content": "<think>maybe 2 or 3</think>I say 4"}}) == 4
     assert label_of({"message": {"content": "no idea"}}) is None
+
+
+def test_probabilities_count_where_the_answer_is_and_not_where_it_is_only_thought_about():
+    thinking = position("<think>", **{"<think>": 0.999, "2": 1e-9, "5": 1e-12})
+    first = {"logprobs": {"content": [thinking]}, "message": {"content": "<think>"}}
+    assert label_of(first) is None  # a stray digit among twenty alternatives is no label
+    tokens = [thinking, position("1", **{"1": 0.9, "2": 0.1}), position("</think>"), position(" 4", **{" 4": 0.75, "5": 0.25})]
+    assert label_of({"logprobs": {"content": tokens}, "message": {"content": "<think>1</think> 4"}}) == pytest.approx(4.25)
+    graded = [
+        position("**"),
+        position("Grade"),
+        position(": "),
+        position("3", **{"3": 0.5, "4": 0.5}),
+        position("/"),
+        position("5", **{"5": 1.0}),
+    ]
+    assert label_of({"logprobs": {"content": graded}, "message": {"content": "**Grade: 3/5**"}}) == pytest.approx(3.5)
+    hidden = {"logprobs": {"content": [position("The", **{"The": 0.3, "4": 0.6})]}, "message": {"content": "The"}}
+    assert label_of(hidden) == 4  # digits together likelier than the word
+    broken = [{"token": "2", "top_logprobs": [{"token": "2", "logprob": float("nan")}]}]
+    assert label_of({"logprobs": {"content": broken}, "message": {"content": "2"}}) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "grade"),
+    [
+        ("4", 4), (" **4**", 4), ("4.", 4), ("4/5", 4), ("4 out of 5", 4), ("I would rate this document a 3 out of 5.", 3), ("3.5", 3.5),
+        ("Grade: 4\n\nIt has 2 weak sections.", 4), ("It has 2 weak sections. Grade: 4", 4), ('{"grade": 2, "max": 5}', 2),
+        ('```json\n{"reason": "3 errors", "score": 4}\n```', 4), ("On a scale from 1 to 5: 2", 2), ("评分：４", 4), ("Four.", 4),
+        ("4 because it has 2 issues", 4), ("1. Clear prose\n2. Few errors\n\nScore: 5", 5), ("1. Clear\n2. Good\n3", 3),
+        ("<think>2? 3?</think>\n\n5", 5), ("<think>maybe 3, or 4", None), ("I cannot help with that.", None), ("10", None), ("0", None),
+        ("6/10", None), ("-3", None), ("", None), ("The quality of these 3 sections varies; 2", 2), ("Die Note ist 3 von 5", 3),
+    ],
+)  # fmt: skip
+def test_the_grade_is_found_in_what_models_write(answer: str, grade: float | None):
+    assert grade_in(answer) == grade
 
 
 def test_an_excerpt_shows_beginning_middle_and_end_and_announces_cuts():
@@ -191,6 +236,9 @@ class _Teacher(BaseHTTPRequestHandler):
     dead_after: int = 10**9
     context: int = 10**9
     mute: str = "\0"
+    rejected: tuple[str, ...] = ()
+    """Options answered with status 400, as OpenAI's reasoning models do."""
+    bodies: list[dict]
     raw: bytes = b""
     """Sent instead of an answer."""
 
@@ -198,7 +246,15 @@ class _Teacher(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         kind, text = type(self), body["messages"][1]["content"]
         kind.asked.append(text)
+        kind.bodies.append(body)
         status = 200
+        for option in kind.rejected:
+            if option in body:
+                complaint = {"error": {"message": f"Unsupported parameter: '{option}' is not supported with this model."}}
+                self.send_response(400)
+                self.end_headers()
+                self.wfile.write(json.dumps(complaint).encode())
+                return
         if len(kind.asked) > kind.dead_after:
             status = 500
         elif len(text) > kind.context:
@@ -215,7 +271,7 @@ class _Teacher(BaseHTTPRequestHandler):
 @pytest.fixture
 def teacher(monkeypatch: pytest.MonkeyPatch):
     class Handler(_Teacher):
-        asked = []  # noqa: RUF012  one list a test
+        asked, bodies = [], []
 
     monkeypatch.setattr(teacher_module.time, "sleep", lambda seconds: None)
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -240,9 +296,28 @@ def test_every_document_is_asked_for_alone_and_a_second_run_asks_for_none(teache
     assert len(server.asked) == 5
 
 
+def test_a_line_cut_by_a_kill_does_not_spoil_the_label_after_it(teacher, tmp_path: Path):
+    config, server = teacher
+    (tmp_path / "l").write_text('5\n{"id": "7"}\n{"id": "9", "lab')
+    ask(config, ["good"] * 3, tmp_path / "l")
+    server.asked.clear()
+    ask(config, ["good"] * 3, tmp_path / "l")
+    assert server.asked == []
+
+
+def test_options_a_server_does_not_know_are_left_out_and_nothing_is_shown_shorter_for_it(teacher, tmp_path: Path):
+    config, server = teacher
+    server.rejected = ("max_tokens", "temperature", "logprobs")
+    texts = ["good " * count + "x" * 250 for count in (0, 1, 2)]
+    assert ask(replace(config, concurrency=1), texts, tmp_path / "l").tolist() == [1, 2, 3]
+    assert len(server.asked) == 3 + 3  # each option was refused once, not once a document
+    assert all(text in shown for text, shown in zip(texts, server.asked[3:]))
+    assert "max_completion_tokens" in server.bodies[-1]
+
+
 def test_labels_are_kept_for_later_builds_unless_something_else_would_be_asked():
     asked = EndpointConfig(url="http://a/v1", model="m")
-    for change in ({"url": "http://b/v1"}, {"model": "n"}, {"excerpt_chars": 5}):
+    for change in ({"url": "http://b/v1"}, {"model": "n"}, {"excerpt_chars": 500}):
         assert teacher_key(replace(asked, **change)) != teacher_key(asked)
     assert teacher_key(replace(asked, timeout_s=1.0, concurrency=9, max_retries=0, api_key_variable="K")) == teacher_key(asked)
 

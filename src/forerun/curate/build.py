@@ -39,11 +39,15 @@ STEP_CODE = {
     "embed": (
         *(f"forerun.curate.embed.{name}" for name in ("encoders", "endpoint", "onnx", "quantize", "static", "tfidf", "words")),
         "forerun.curate.growing",
+        "forerun.curate.patience",
     ),
     "cluster": tuple(f"forerun.curate.cluster.{name}" for name in ("checks", "domains", "kmeans", "merge", "names")),
     "quality": (
-        *(f"forerun.curate.quality.{name}" for name in ("calibrate", "heuristic", "model", "statistics", "student", "teacher")),
-        "forerun.curate.text.words",
+        *(
+            f"forerun.curate.quality.{name}"
+            for name in ("answer", "calibrate", "heuristic", "model", "report", "statistics", "student", "teacher")
+        ),
+        *(f"forerun.curate.text.{name}" for name in ("registers", "spelling", "words")),
     ),
     "tokenise": ("forerun.curate.tokenise", "forerun.curate.tokenizer_file"),
     "store": (

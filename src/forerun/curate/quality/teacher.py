@@ -1,27 +1,26 @@
 """Labels from any OpenAI-compatible chat endpoint: one document a request, resumable, whole or not at all.
 
-The label is the expectation over the digits 1-5 under the answer's log-probabilities: small models say the same digit to everything
-while their probabilities rank sensibly. A server without log-probabilities is read by its answer.
+The label is the expectation over the digits 1-5 under the answer's log-probabilities (`answer`): small models say the same digit to
+everything while their probabilities rank sensibly. A server without log-probabilities is read by its answer.
 """
 
 from __future__ import annotations
 
 import json
-import math
-import os
-import re
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from forerun.base.config import digest_of
 from forerun.base.errors import ConfigError, SourceError
 from forerun.base.progress import Progress
+from forerun.curate.patience import headers_of, is_tired, pause_s
+from forerun.curate.quality.answer import label_of
 
 if TYPE_CHECKING:
     import httpx
@@ -32,8 +31,9 @@ RUBRIC = """You grade documents for pretraining language models. Grade the docum
 The excerpt is cut: marks like [...] are cuts, not damage. Answer with one digit."""
 CHUNK = 50  # assumed: labels between checks of the success rate; a dead server is noticed after this many
 LEAST_SUCCESS = 0.5  # source: Marin aborts when under half of a chunk succeeds
-DIGITS = "12345"
-MOST_PAUSE_S = 60.0  # assumed: a server that wants more patience is tried again anyway
+THINKING_TOKENS = 4096  # source: Marin's limit, thinking included; a first try asks for the digit alone
+LEAST_EXCERPT = 100  # assumed: characters below which nothing can be judged
+UNKNOWN_OPTION = ("unsupported", "not support", "not allowed", "unknown", "unrecognized", "unexpected", "extra")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +62,13 @@ class EndpointConfig:
             raise ConfigError(
                 f"quality.teacher.url must begin with http:// or https://, got {self.url!r}", hint="give the full base address"
             )
+        for name, least in (("concurrency", 1), ("excerpt_chars", LEAST_EXCERPT), ("max_retries", 0)):
+            if getattr(self, name) < least:
+                raise ConfigError(
+                    f"quality.teacher.{name} must be at least {least}, got {getattr(self, name)}", hint="leave it out for the default"
+                )
+        if not self.timeout_s > 0:
+            raise ConfigError(f"quality.teacher.timeout_s must be above 0, got {self.timeout_s}", hint="120 is usual")
         if self.top_logprobs < 5:
             raise ConfigError(f"quality.teacher.top_logprobs must be at least 5, got {self.top_logprobs}", hint="there are five grades")
 
@@ -81,11 +88,11 @@ def endpoint_labels(
     """
     import httpx
 
-    done = _read(progress_file)
+    done, refused = _read(progress_file), set[str]()
     waiting = [index for index, document in enumerate(ids) if document not in done]
     progress_file.parent.mkdir(parents=True, exist_ok=True)
     with (
-        progress_file.open("a", encoding="utf-8") as log,
+        _continued(progress_file) as log,
         Progress("teacher", len(ids), "documents", done=len(ids) - len(waiting)) as progress,
         httpx.Client(timeout=config.timeout_s) as client,
         ThreadPoolExecutor(config.concurrency) as pool,
@@ -93,7 +100,7 @@ def endpoint_labels(
         for start in range(0, len(waiting), CHUNK):
             chunk = waiting[start : start + CHUNK]
             questions = [(texts[index], kinds[index]) for index in chunk]
-            answers = list(pool.map(lambda question: _ask(client, question[0], question[1], config), questions))
+            answers = list(pool.map(lambda question: _ask(client, question[0], question[1], config, refused), questions))
             failures = [answer for answer in answers if isinstance(answer, str)]
             for index, answer in zip(chunk, answers):
                 if not isinstance(answer, str):
@@ -124,74 +131,67 @@ def excerpt(text: str, limit: int) -> str:
     return f"{text[:part]}\n[... cut ...]\n{text[middle : middle + part]}\n[... cut ...]\n{text[-part:]}"
 
 
-def label_of(choice: Any) -> float | None:
-    """The label in an answer: expectation over digits, else the last digit after any thinking, else nothing.
+def _ask(client: httpx.Client, text: str, kind: str, config: EndpointConfig, refused: set[str]) -> float | str:
+    """The label, or why there is none.
 
-    Raises: ValueError, TypeError, KeyError or AttributeError when it is no choice of a chat completion.
+    Args:
+        refused: options that the server does not know; found out once for all documents.
     """
-    content = (choice.get("logprobs") or {}).get("content") or []
-    for position in content:
-        weights: dict[str, float] = {}
-        for entry in position.get("top_logprobs", []):
-            digit = entry["token"].strip()
-            if digit and digit in DIGITS:
-                weights[digit] = weights.get(digit, 0.0) + math.exp(min(0.0, entry["logprob"]))  # "3" and " 3" are one answer
-        if sum(weights.values()) > 0:
-            return sum(int(digit) * weight for digit, weight in weights.items()) / sum(weights.values())
-    answer = (choice.get("message", {}).get("content") or "").rsplit("</think>", 1)[-1]
-    digits = re.findall(r"\b[1-5]\b", answer)
-    return float(digits[-1]) if digits else None
-
-
-def _ask(client: httpx.Client, text: str, kind: str, config: EndpointConfig) -> float | str:
-    """The label, or why there is none."""
     import httpx
 
-    limit, reason = config.excerpt_chars, "no answer"
-    key = os.environ.get(config.api_key_variable)
-    for attempt in range(config.max_retries + 1):
-        body = {
-            "model": config.model,
-            "messages": [
-                {"role": "system", "content": RUBRIC.format(kind=kind)},
-                {"role": "user", "content": f'Document:\n"""\n{excerpt(text, limit)}\n"""\n\nOne digit from 1 to 5:'},
-            ],
-            "max_tokens": 1 if attempt == 0 else 4096,  # a thinking model gets room on the second try
-            "temperature": 0,
-            "logprobs": True,
-            "top_logprobs": config.top_logprobs,
-        }
+    limit, room, reason = config.excerpt_chars, THINKING_TOKENS, "no answer"
+    attempt = 0
+    while attempt <= config.max_retries:
+        body = _question(text, kind, config, limit, 1 if attempt == 0 else room, refused)
         try:
-            headers = {"Authorization": f"Bearer {key}"} if key else {}
-            response = client.post(f"{config.url.rstrip('/')}/chat/completions", json=body, headers=headers)
+            response = client.post(f"{config.url.rstrip('/')}/chat/completions", json=body, headers=headers_of(config.api_key_variable))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             reason = type(error).__name__
-            time.sleep(min(0.2 * 2**attempt, 10))
+            time.sleep(pause_s(None, attempt))
+            attempt += 1
             continue
-        if response.status_code in (400, 413):  # too long for this server's context: show less rather than lose the longest documents
-            reason, limit = f"status {response.status_code}: {response.text[:80]}", limit // 2
+        if response.status_code in (400, 422) and (unknown := _refused(response.text, body)):
+            refused |= unknown  # the question is the same without them; it counts as no try
             continue
-        if response.status_code == 429 or response.status_code >= 500:
+        attempt += 1
+        if response.status_code in (400, 413, 422):  # too long for this server: show and ask less rather than lose the longest documents
+            reason, limit, room = f"status {response.status_code}: {response.text[:80]}", limit // 2, room // 2
+        elif is_tired(response.status_code):
             reason = f"status {response.status_code}"
-            time.sleep(_pause(response, attempt))
-            continue
-        if response.status_code != 200:
+            time.sleep(pause_s(response, attempt - 1))
+        elif response.status_code != 200:
             return f"status {response.status_code}: {response.text[:80]}"
-        try:
-            label = label_of(response.json()["choices"][0])
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-            reason = f"the answer is no chat completion: {response.text[:80]!r}"
-            continue
-        if label is not None:
-            return label
-        reason = "the answer holds no digit from 1 to 5"
+        else:
+            try:
+                label = label_of(response.json()["choices"][0])
+            except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+                reason = f"the answer is no chat completion: {response.text[:80]!r}"
+                continue
+            if label is not None:
+                return label
+            reason = "the answer holds no digit from 1 to 5"
     return reason
 
 
-def _pause(response: httpx.Response, attempt: int) -> float:
-    """Seconds until the next try: what the server asks for, up to a minute, else doubling."""
-    asked = response.headers.get("Retry-After", "")
-    return min(float(asked), MOST_PAUSE_S) if asked.isdecimal() else min(0.2 * 2**attempt, 10)
+def _question(text: str, kind: str, config: EndpointConfig, limit: int, room: int, refused: set[str]) -> dict[str, Any]:
+    """The request for one document's grade, without the options the server refused."""
+    options = {"max_tokens": room, "temperature": 0, "logprobs": True, "top_logprobs": config.top_logprobs}
+    if "max_tokens" in refused:  # source: OpenAI's reasoning models take the newer name only
+        options["max_completion_tokens"] = room
+    messages = [
+        {"role": "system", "content": RUBRIC.format(kind=kind)},
+        {"role": "user", "content": f'Document:\n"""\n{excerpt(text, limit)}\n"""\n\nOne digit from 1 to 5:'},
+    ]
+    return {"model": config.model, "messages": messages} | {name: value for name, value in options.items() if name not in refused}
+
+
+def _refused(complaint: str, body: dict[str, Any]) -> set[str]:
+    """Options of a request that an answer says it does not take."""
+    said = complaint.lower()
+    if not any(word in said for word in UNKNOWN_OPTION):
+        return set()
+    named = {name for name in ("max_tokens", "temperature", "logprobs", "top_logprobs") if name in body and name in said}
+    return named | ({"top_logprobs"} if "logprobs" in named else set())
 
 
 def _read(path: Path) -> dict[str, float]:
@@ -199,11 +199,20 @@ def _read(path: Path) -> dict[str, float]:
     if not path.exists():
         return {}
     labels = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             entry = json.loads(line)
-        except json.JSONDecodeError:
+            if entry["rubric"] == RUBRIC_VERSION:
+                labels[entry["id"]] = float(entry["label"])
+        except (ValueError, KeyError, TypeError):
             continue
-        if entry.get("rubric") == RUBRIC_VERSION:
-            labels[entry["id"]] = float(entry["label"])
     return labels
+
+
+def _continued(path: Path) -> TextIO:
+    """The file to add labels to; a line that a kill cut off is ended first, or it would spoil the next one."""
+    torn = path.exists() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
+    log = path.open("a", encoding="utf-8")
+    if torn:
+        log.write("\n")
+    return log
