@@ -123,7 +123,14 @@ def test_the_issue_form_asks_for_what_an_experiment_needs():
 def mixtral(folder: Path) -> dict[str, np.ndarray]:
     """A Mixtral checkpoint of random numbers, one matrix an expert."""
     settings = {"model_type": "mixtral", "vocab_size": 31, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
-    settings |= {"num_key_value_heads": 1, "intermediate_size": 6, "num_local_experts": 3, "num_experts_per_tok": 2, "rms_norm_eps": 1e-5}
+    settings |= {
+        "num_key_value_heads": 1,
+        "intermediate_size": 6,
+        "num_local_experts": 3,
+        "num_experts_per_tok": 2,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 1e6,
+    }
     shapes = {"model.embed_tokens.weight": (31, 8), "model.norm.weight": (8,), "lm_head.weight": (31, 8)}
     for layer in (f"model.layers.{index}" for index in range(2)):
         shapes |= {f"{layer}.{name}.weight": (8,) for name in ("input_layernorm", "post_attention_layernorm")}

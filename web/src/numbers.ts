@@ -26,10 +26,16 @@ export function duration(seconds: number): string {
   return `${(seconds / 86400).toFixed(1)} days`;
 }
 
-/** Counts with k, M, B, T. */
+/** Three digits and an exponent: 2.70e24. */
+export function flops(value: number): string {
+  return value.toExponential(2).replace("e+", "e");
+}
+
+/** Counts with k, M, B, T, of three digits; 999,999 is 1M. */
 export function count(value: number): string {
+  const rounded = Number(value.toPrecision(3));
   for (const [scale, letter] of [[1e15, "Q"], [1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]] as const) {
-    if (Math.abs(value) >= scale) return `${Number((value / scale).toPrecision(3))}${letter}`;
+    if (Math.abs(rounded) >= scale) return `${Number((rounded / scale).toPrecision(3))}${letter}`;
   }
   return String(Number(value.toPrecision(3)));
 }

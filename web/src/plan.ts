@@ -2,7 +2,7 @@
 import { setParameter } from "./address";
 import { element, visible } from "./element";
 import { measured, tell } from "./measured";
-import { count, duration, size } from "./numbers";
+import { count, duration, flops, size } from "./numbers";
 import { plan, problem, stepsFor } from "./plan/cost";
 import type { Plan } from "./plan/cost";
 import type { Inputs, PlannedRun } from "./plan/inputs";
@@ -163,7 +163,7 @@ class WhatIf {
       " parameters, ",
       number(worked.num_active_params, "num_active_params", count(worked.num_active_params)),
       " active, ",
-      number(worked.train_flops, "train_flops", worked.train_flops.toExponential(2)),
+      number(worked.train_flops, "train_flops", flops(worked.train_flops)),
       " FLOPs: ",
       number(worked.days, "days"),
       ` days on ${worked.num_devices} x ${worked.device}; `,
@@ -253,7 +253,7 @@ function tables(worked: Plan, words: Words): HTMLElement[] {
       ["active parameters", number(worked.num_active_params, "num_active_params")],
       ["tokens", number(worked.train_tokens, "train_tokens")],
       ["tokens per active parameter", number(worked.tokens_per_active_param, "tokens_per_active_param")],
-      ["training compute", number(worked.train_flops, "train_flops", `${worked.train_flops.toExponential(2)} FLOPs`)],
+      ["training compute", number(worked.train_flops, "train_flops", `${flops(worked.train_flops)} FLOPs`)],
       ["step time at that MFU", number(worked.step_time_s, "step_time_s", duration(worked.step_time_s))],
       ["days", number(worked.days, "days")],
       ["energy, MWh", number(worked.energy_mwh, "energy_mwh")],

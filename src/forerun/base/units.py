@@ -14,6 +14,11 @@ def count(value: float) -> str:
     return f"{value:.3g}" if value % 1 else str(int(value))
 
 
+def counted(number: int, one: str, more: str = "") -> str:
+    """'1 alarm', '1,200 alarms'; `more` where the plural does not end in s."""
+    return f"{number:,} {one if number == 1 else more or one + 's'}"
+
+
 def flops(value: float) -> str:
     """Scientific with 3 digits and the unit: '2.70e+24 FLOPs' is written '2.70e24 FLOPs'."""
     mantissa, exponent = f"{value:.2e}".split("e")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from forerun.base import units
 from forerun.base.lab import Lab
 from forerun.registry import ledger
 from forerun.registry.changes import amendments_of
@@ -39,7 +40,7 @@ def issue_text(lab: Lab, registration: Registration) -> str:
         f"| baseline | {promise.baseline} |",
         f"| success | `{promise.success}` |",
         *(f"| stop | `{rule}` |" for rule in promise.stop),
-        f"| compute budget | {promise.compute_budget_flops:.2e} FLOPs |",
+        f"| compute budget | {units.flops(promise.compute_budget_flops)} |",
         f"| config | `{registration.config_digest}` |",
         "",
         f"Measured as: {promise.metric_definition}",

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from forerun.base import units
 from forerun.dashboard.desk import Desk, Page
 from forerun.dashboard.html import Piece, table, tag
 from forerun.dashboard.lab_files import LabFiles, Promise
@@ -96,7 +97,7 @@ def _promise(promise: Promise) -> list[Piece]:
     rows += [(f"planned change at {segment.get('at_fraction', 0):.0%}", segment.get("change", "")) for segment in text.get("segments", [])]
     rows += [(f"prediction, {name}", number(text["prediction"][name], term or text["metric"])) for name, term in LEVELS]
     rows.append(
-        ("compute budget", number(text.get("compute_budget_flops"), "train_flops", f"{text.get('compute_budget_flops', 0):.3g} FLOPs"))
+        ("compute budget", number(text.get("compute_budget_flops"), "train_flops", units.flops(text.get("compute_budget_flops", 0))))
     )
     digests = [
         (name.replace("_", " "), str(promise.body[name]))

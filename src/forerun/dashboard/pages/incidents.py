@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from forerun.base import units
 from forerun.dashboard.desk import Desk, Page
 from forerun.dashboard.html import Markup, Piece, table, tag
 from forerun.dashboard.lab_files import LabFiles
@@ -63,7 +64,11 @@ def _own(files: LabFiles, desk: Desk) -> list[Piece]:
         for finding in report.alarms
     ]
     return [
-        paragraph(f"{len(alarms)} alarms stand, {len(rows)} events and {len(restarts)} restarts or changes are on record.", class_="lead"),
+        paragraph(
+            f"{units.counted(len(alarms), 'alarm')} standing, {units.counted(len(rows), 'event')} and "
+            f"{units.counted(len(restarts), 'restart or change', 'restarts or changes')} on record.",
+            class_="lead",
+        ),
         tag("h2", "Alarms that stand"),
         table(["run", "since step", "rule", "state", "evidence", "likeliest cause"], alarms, caption="Of all runs, as the record was left")
         if alarms
@@ -117,7 +122,15 @@ def _tested() -> list[Piece]:
 
 def _public(desk: Desk) -> list[Piece]:
     rows = [
-        (entry["id"], entry["run"], entry["date_utc"], entry["signature"], entry["cause"], entry["decision"], entry["source"])
+        (
+            entry["id"],
+            entry["run"],
+            entry["date_utc"],
+            entry["signature"],
+            entry["cause"],
+            entry["decision"],
+            tag("span", entry["source"], class_="address"),
+        )
         for entry in knowledge()["incident"]
     ]
     heads = ["id", "run", desk.term("date", "incident_date"), "seen", "cause", "decision", "source"]

@@ -1,1 +1,1 @@
-import{t as e}from"./element.js";import{r as t}from"./numbers.js";function n(n,r,i=t(n)){return e(`data`,{value:String(n),title:r,class:`n`},i)}function r(t,...n){t.replaceChildren(...e(`span`,{},...n).childNodes)}export{r as n,n as t};
+import{t as e}from"./element.js";import{i as t}from"./numbers.js";function n(n,r,i=t(n)){return e(`data`,{value:String(n),title:r,class:`n`},i)}function r(t,...n){t.replaceChildren(...e(`span`,{},...n).childNodes)}export{r as n,n as t};
