@@ -188,7 +188,7 @@ def overhead(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     walls = {side: list(known.get(f"engine: {side}", {}).get("wall_s", [])) for side in options.sides}
     starts = {side: list(known.get(f"engine: {side}", {}).get("start_s", [])) for side in options.sides}
-    identities = {}
+    identities, megabytes = {}, 0.0
     with cluster("ray, 2 workers" in options.sides) as address:
         for _ in range(options.rounds):
             for side in options.sides:
@@ -198,6 +198,7 @@ def overhead(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
                 walls[side].append(whole.wall_s)
                 starts[side].append(few.wall_s)
                 identities[side] = [step["identity"] for step in whole.answer["steps"]]
+                megabytes = whole.answer["steps"][0]["report"]["num_bytes"] / 1e6
     loop, imports = statistics.median(walls["loop"]), statistics.median(starts["loop"])
     print(f"{'side':20} {'wall-s':>7} {'over loop':>9} {'start-s':>8} {'apart':>7}  same steps")
     for side in options.sides:
@@ -207,7 +208,7 @@ def overhead(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
         print(f"{side:20} {wall:7.1f} {wall / loop:8.2f}x {start - imports:8.1f} {apart:6.2f}x  {same}", flush=True)
         rows.append(
             {"bar": f"engine: {side}", "wall_s": walls[side], "start_s": starts[side], "over_loop": wall / loop, "apart_over_loop": apart,
-             "holds": same and apart <= MOST_OVERHEAD, "megabytes": options.megabytes}
+             "holds": same and apart <= MOST_OVERHEAD, "megabytes": round(megabytes)}
         )  # fmt: skip
     return rows
 
