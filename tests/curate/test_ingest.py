@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import zlib
 from pathlib import Path
@@ -16,7 +18,7 @@ import zstandard
 from forerun.base.errors import ConfigError, DataError, SourceError
 from forerun.curate.ingest.read import documents_of, read_files
 from forerun.curate.ingest.records import Document, IngestConfig, Problem, SchemaWatch
-from forerun.curate.ingest.source import SourceFile, content_digest, input_files, sources_in
+from forerun.curate.ingest.source import SourceFile, content_digest, input_files, listed, sources_in
 from forerun.curate.ingest.streams import lines
 
 DEFAULT = IngestConfig()
@@ -66,7 +68,14 @@ def test_a_few_invalid_bytes_are_replaced_and_said_many_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "pack", [gzip.compress, zstandard.compress, lambda data: zstandard.compress(data[:40]) + zstandard.compress(data[40:])]
+    "pack",
+    [
+        gzip.compress,
+        bz2.compress,
+        lzma.compress,
+        zstandard.compress,
+        lambda data: zstandard.compress(data[:40]) + zstandard.compress(data[40:]),
+    ],
 )
 def test_compressed_lines_read_as_plain_ones_and_a_cut_file_stops_the_run(tmp_path, pack):
     data = b"".join(json.dumps({"text": f"text number {i} " * 40}).encode() + b"\n" for i in range(50))
@@ -365,6 +374,63 @@ def test_a_source_that_changes_its_schema_in_the_middle_stops_the_run(tmp_path):
     pq.write_table(pa.table({"body": ["x"]}), tmp_path / "p" / "2.parquet")
     with pytest.raises(DataError, match=r"2\.parquet has no column 'text'"):
         read(tmp_path / "p")
+
+
+def test_nulls_and_bytes_are_no_other_schema(tmp_path):
+    """A file whose texts are all null, and one whose texts come as bytes because one is no UTF-8, before and after ordinary ones."""
+    broken = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.array([0, 1, 100], pa.int32()).buffers()[1], pa.py_buffer(b"\xff" + b"c" * 99)]
+    )
+    for name, texts in (
+        ("a", pa.array([None, None], pa.string())),
+        ("b", pa.array(["one", "two"])),
+        ("c", broken),
+        ("d", broken.dictionary_encode()),
+    ):
+        pq.write_table(pa.table({"text": texts}), tmp_path / f"{name}.parquet")
+    documents, problems = read(tmp_path)
+    assert [document.text for document in documents] == ["one", "two", "c" * 99, "c" * 99]
+    assert reasons(problems) == ["no_text_field"] * 2 + ["not_utf8"] * 2
+
+
+def test_fields_inside_fields_are_named_with_dots(tmp_path):
+    record = {"doc": {"body": "inner text", "key": 7, "terms": ["MIT", "GPL-3.0"]}}
+    (tmp_path / "a.jsonl").write_text(json.dumps(record) + '\n{"doc": null}\n{"doc": "flat"}\n')
+    pq.write_table(pa.Table.from_pylist([record]), tmp_path / "b.parquet")
+    for name, missing in (("a.jsonl", 2), ("b.parquet", 0)):
+        documents, problems = read(tmp_path / name, text_field="doc.body", id_field="doc.key", licence_field="doc.terms")
+        assert documents == [Document("inner text", "7", "MIT AND GPL-3.0")]
+        assert reasons(problems) == ["no_text_field"] * missing
+    with pytest.raises(DataError, match=r"is struct<.*fields inside: body, key, terms, named as doc\.NAME"):
+        read(tmp_path / "b.parquet", text_field="doc")
+    pq.write_table(pa.table([["x"], ["y"]], names=["text", "text"]), tmp_path / "c.parquet")
+    with pytest.raises(DataError, match="several columns of one name"):
+        read(tmp_path / "c.parquet")
+
+
+def test_names_are_exact_whatever_type_they_have(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "t", "id": 340282366920938463463374607431768211456}\n{"text": "a\tbare tab", "id": 2.5}\n')
+    assert [document.name for document in read(tmp_path / "a.jsonl")[0]] == [str(2**128), "2.5"]
+    pq.write_table(pa.table({"text": ["t"], "id": [b"key"]}), tmp_path / "b.parquet")
+    assert read(tmp_path / "b.parquet")[0][0].name == "key"
+
+
+def test_files_named_json_hold_lines_or_a_list_and_settings_beside_documents_are_left_out(tmp_path):
+    texts = [f"text {number} é {'x' * number * 900}" for number in range(200)]  # longer than what is read at once
+    (tmp_path / "lines.json.gz").write_bytes(gzip.compress("".join(json.dumps({"text": text}) + "\n" for text in texts).encode()))
+    (tmp_path / "list.json").write_text(json.dumps([{"text": text} for text in texts] + [7], ensure_ascii=False, indent=1))
+    (tmp_path / "package.json").write_text('{"name": "p", "version": "1"}')
+    for name, problems in (("lines.json.gz", []), ("list.json", ["not_an_object"])):
+        documents, found = read(tmp_path / name)
+        assert [document.text for document in documents] == texts and reasons(found) == problems
+    files, left_out = listed(SourceFile(name="s", path=str(tmp_path)))
+    assert [file.name for file in files] == ["lines.json.gz", "list.json"] and left_out == ["package.json"]
+    assert sorted(source.name for source in sources_in(tmp_path)) == ["lines", "list"]
+    whole = (tmp_path / "list.json").read_bytes()
+    for broken in (whole[:-90_000], whole.replace(b"text 120", b'text" 120')):
+        (tmp_path / "list.json").write_bytes(broken)
+        with pytest.raises(DataError, match=r"breaks off in its list after 1\d\d records"):
+            read(tmp_path / "list.json")
 
 
 def test_a_single_odd_record_is_no_drift(tmp_path):

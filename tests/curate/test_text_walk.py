@@ -178,6 +178,23 @@ def test_an_attribute_that_belongs_to_other_documents_stops_the_run(tmp_path):
         run(tmp_path / "in", tmp_path / "lab", changed)
 
 
+def test_a_field_that_no_document_has_stops_the_run_whatever_it_was_for(tmp_path):
+    (tmp_path / "a.jsonl").write_text(
+        "".join(json.dumps({"text": f"a text long enough to stay, number {n} " * 3}) + "\n" for n in range(3))
+    )
+    for field in ("licence_field", "id_field"):
+        source = SourceFile(name="s", path=str(tmp_path / "a.jsonl"), **{field: "lisence"})
+        with pytest.raises(DataError, match=f"no document of source 's' has its {field} 'lisence'"):
+            clean(Lab(tmp_path / "lab"), [source], TextConfig(), quiet=True)
+
+
+def test_files_that_are_not_read_are_named(tmp_path, capsys):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "a text long enough to stay in the corpus, by all means " * 2}) + "\n")
+    (tmp_path / "b.docx").write_bytes(b"PK")
+    clean(Lab(tmp_path / "lab"), [SourceFile(name="s", path=str(tmp_path))], TextConfig())
+    assert "s: 1 files are not read, their names do not say how: b.docx" in capsys.readouterr().err
+
+
 def test_nothing_left_says_why(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("hi")

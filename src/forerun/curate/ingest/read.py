@@ -92,9 +92,9 @@ def documents_of(file: InputFile, source: SourceFile, config: IngestConfig, watc
         from forerun.curate.ingest import web
 
         return web.web_archive(file, config)
-    from forerun.curate.ingest import tables
+    from forerun.curate.ingest import lists, tables
 
-    readers = {"jsonl": tables.json_lines, "parquet": tables.parquet, "arrow": tables.arrow}
+    readers = {"jsonl": tables.json_lines, "json": lists.json_file, "parquet": tables.parquet, "arrow": tables.arrow}
     return readers[file.format](file, source, config, watch)
 
 

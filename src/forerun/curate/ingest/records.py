@@ -85,14 +85,33 @@ def without_surrogates(text: str) -> str:
     return text
 
 
+def value_of(record: Mapping[str, Any], field: str) -> Any:
+    """The value of a field, or of one inside it: `doc.text`; None when there is none."""
+    if field in record or "." not in field:
+        return record.get(field)
+    outer, _, inner = field.partition(".")
+    value = record.get(outer)
+    return value_of(value, inner) if isinstance(value, dict) else None
+
+
 def name_in(record: Mapping[str, Any], source: SourceFile) -> str:
     """The name a record gives itself."""
     fields = (source.id_field,) if source.id_field else ID_FIELDS
     for field in fields:
-        value = record.get(field)
+        value = value_of(record, field)
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
         if value is not None and not isinstance(value, dict | list):
-            return str(value)
+            return without_surrogates(str(value))
     return ""
+
+
+def licence_in(record: Mapping[str, Any], source: SourceFile) -> str:
+    """The licence a record gives itself, of several all that hold; empty when it gives none."""
+    value = value_of(record, source.licence_field) if source.licence_field else None
+    if isinstance(value, list):
+        return " AND ".join(str(one) for one in value if one)
+    return "" if value is None else without_surrogates(str(value))
 
 
 class SchemaWatch:
@@ -117,7 +136,11 @@ class SchemaWatch:
     def see(self, record: Mapping[str, Any], place: str) -> None:
         """Note one record. Raises: DataError at the end of a batch that does not fit the first."""
         for field in self._fields:
-            self._seen[field].add(type(record[field]).__name__ if field in record else "missing")
+            value = value_of(record, field)
+            if value is not None:
+                self._seen[field].add("str" if isinstance(value, bytes) else type(value).__name__)
+            elif field not in record and not ("." in field and field.partition(".")[0] in record):
+                self._seen[field].add("missing")
         self._count += 1
         if self._count == DRIFT_RECORDS:
             self.end_batch(place)
@@ -135,8 +158,9 @@ class SchemaWatch:
                 hint="set the source's text_field, or leave the file out",
             )
         for field, kinds in self._seen.items():
-            known = self._known.setdefault(field, set(kinds))
-            require_same_schema(field, known, kinds, place)
+            if kinds:  # nothing but nulls is no other schema
+                known = self._known.setdefault(field, set(kinds))
+                require_same_schema(field, known, kinds, place)
         self._seen = {field: set() for field in self._fields}
         self._count = 0
 

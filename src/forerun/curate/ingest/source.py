@@ -14,7 +14,7 @@ from forerun.base.errors import DataError
 from forerun.curate.ingest import remote
 from forerun.loader.manifest import Stated
 
-Format = Literal["by_name", "tree", "jsonl", "parquet", "arrow", "text", "html", "warc"]
+Format = Literal["by_name", "tree", "jsonl", "json", "parquet", "arrow", "text", "html", "warc"]
 
 TEXT_SUFFIXES = frozenset(
     (".txt", ".md", ".rst", ".tex", ".org", ".pod", ".py", ".js", ".ts", ".c", ".h", ".cpp", ".rs", ".go", ".java", ".css", ".sql")
@@ -22,6 +22,7 @@ TEXT_SUFFIXES = frozenset(
 SUFFIXES: dict[str, Format] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".json": "json",
     ".parquet": "parquet",
     ".arrow": "arrow",
     ".html": "html",
@@ -31,7 +32,7 @@ SUFFIXES: dict[str, Format] = {
     ".wet": "warc",
     **dict.fromkeys(sorted(TEXT_SUFFIXES), "text"),
 }
-COMPRESSED = (".gz", ".zst")
+COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
 PIECE_BYTES = 1 << 20
 
 
@@ -76,22 +77,37 @@ def input_files(source: SourceFile) -> list[InputFile]:
 
     Raises: DataError when there is none; ConfigError when the path or its protocol cannot be opened.
     """
+    return listed(source)[0]
+
+
+def listed(source: SourceFile) -> tuple[list[InputFile], list[str]]:
+    """As `input_files`, and the names of the files that nothing says how to read."""
     place = remote.Place.of(source.path)
     found = remote.files_at(place)
     arrow = _arrow_names(place, [name for name, _ in found]) if source.format in ("by_name", "arrow") else None
-    files = []
+    files, left_out = [], []
     for name, url in found:
         kind: Format = ("arrow" if name in arrow else "by_name") if arrow is not None else format_of(name, source.format)
-        if kind != "by_name":
+        if kind == "json" and source.format == "by_name" and len(found) > 1 and not _holds_records(url, source):
+            kind = "by_name"  # settings, packages and the like beside the documents
+        if kind == "by_name":
+            left_out.append(name)
+        else:
             files.append(InputFile(url=url, name=name, format=kind, num_bytes=remote.size_of(url)))
     if not found:
         raise DataError(f"source {source.name!r}: {source.path} matches no file", hint="check the path; relative ones start at the recipe")
     if not files:
         raise DataError(
             f"source {source.name!r}: {source.path} holds no file whose name says how to read it",
-            hint="set the source's format to jsonl, parquet, arrow, text, html or warc",
+            hint="set the source's format to jsonl, json, parquet, arrow, text, html or warc",
         )
-    return files
+    return files, [] if arrow is not None else left_out
+
+
+def _holds_records(url: str, source: SourceFile) -> bool:
+    from forerun.curate.ingest.lists import holds_records
+
+    return holds_records(url, source.text_field)
 
 
 def content_digest(file: InputFile) -> str:
@@ -126,6 +142,8 @@ def sources_in(folder: Path) -> list[SourceFile]:
                 found.append(SourceFile(name=entry.name, path=str(entry)))
         elif kind in ("text", "html"):
             loose = True
+        elif kind == "json" and not _holds_records(str(entry), SourceFile(name="", path=str(entry))):
+            continue
         elif kind != "by_name":
             found.append(SourceFile(name=entry.name.split(".")[0], path=str(entry)))
     if loose:
@@ -144,7 +162,7 @@ def format_of(name: str, stated: Format) -> Format:
     """How to read a file: as stated, or by its name; `by_name` when the name says nothing."""
     if stated not in ("by_name", "tree"):
         return stated
-    plain = name.rsplit("/", 1)[-1].lower()
+    plain = name.rsplit("/", 1)[-1].lower().partition("?")[0]  # an address may end in `?download=true`
     for suffix in COMPRESSED:
         plain = plain.removesuffix(suffix)
     kind = SUFFIXES.get("." + plain.rsplit(".", 1)[-1], "by_name") if "." in plain else "by_name"

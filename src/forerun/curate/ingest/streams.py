@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
 import io
+import lzma
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +26,8 @@ MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )  # byte order marks, the longer ones first: UTF-16's begins UTF-32's
-BROKEN = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
+BROKEN = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError, lzma.LZMAError)
+BZIP2, XZ = b"BZh", b"\xfd7zXZ\x00"
 
 
 class BrokenFile(DataError):
@@ -33,16 +36,20 @@ class BrokenFile(DataError):
 
 @contextmanager
 def plain(url: str) -> Iterator[BinaryIO]:
-    """The file's bytes, decompressed when its first bytes say gzip or zstd.
+    """The file's bytes, decompressed when its first bytes say gzip, zstd, bzip2 or xz.
 
     Raises: BrokenFile, from reads, when the compressed stream is cut or damaged.
     """
     with remote.opened(url) as stream:
         buffered = stream if hasattr(stream, "peek") else io.BufferedReader(cast(io.RawIOBase, stream))
-        magic = buffered.peek(4)[:4]  # type: ignore[attr-defined]
+        magic = buffered.peek(6)[:6]  # type: ignore[attr-defined]
         if magic[:2] == b"\x1f\x8b":
             yield cast(BinaryIO, _Whole(cast(BinaryIO, _Pieces(gzip.GzipFile(fileobj=buffered))), url))
-        elif magic == ZSTD or (magic[1:] == ZSTD_SKIPPABLE and magic[0] & 0xF0 == 0x50):
+        elif magic[:3] == BZIP2 and magic[3:4].isdigit():
+            yield cast(BinaryIO, _Whole(cast(BinaryIO, _Pieces(bz2.BZ2File(buffered))), url))
+        elif magic == XZ:
+            yield cast(BinaryIO, _Whole(cast(BinaryIO, _Pieces(lzma.LZMAFile(buffered))), url))  # noqa: SIM115  the block below closes what it reads
+        elif magic[:4] == ZSTD or (magic[1:4] == ZSTD_SKIPPABLE and magic[0] & 0xF0 == 0x50):
             yield cast(BinaryIO, _Whole(io.BufferedReader(_Zstd(cast(BinaryIO, buffered)), PIECE_BYTES), url))
         else:
             yield cast(BinaryIO, _Whole(buffered, url))
@@ -88,9 +95,9 @@ class _Recoded:
 
 
 class _Pieces:
-    """A gzip stream that hands over what it has: one that breaks loses nothing of what came before."""
+    """A stream that hands over what it has: one that breaks loses nothing of what came before."""
 
-    def __init__(self, stream: gzip.GzipFile) -> None:
+    def __init__(self, stream: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile) -> None:
         self._stream = stream
 
     def read(self, size: int = -1) -> bytes:

@@ -12,13 +12,25 @@ import pyarrow.parquet as pq
 
 from forerun.base.errors import DataError
 from forerun.curate.ingest import remote
-from forerun.curate.ingest.records import ID_FIELDS, Document, IngestConfig, Problem, SchemaWatch, decoded, name_in, without_surrogates
+from forerun.curate.ingest.records import (
+    ID_FIELDS,
+    Document,
+    IngestConfig,
+    Problem,
+    SchemaWatch,
+    decoded,
+    licence_in,
+    name_in,
+    value_of,
+    without_surrogates,
+)
 from forerun.curate.ingest.source import InputFile, SourceFile
 from forerun.curate.ingest.streams import BrokenFile, lines
 from forerun.curate.ingest.streams import text as text_of
 
 TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary, pa.types.is_large_binary)
-ROWS = 1024  # assumed: rows decoded at once; bounds memory when documents are long
+ROWS, ROWS_BYTES = 1024, 32 << 20  # assumed: rows and bytes of text decoded at once; bounds memory when documents are long
+LENIENT = json.JSONDecoder(strict=False)  # knows NaN, lone surrogates, large numbers and bare tabs in strings, which orjson refuses
 
 
 def json_lines(file: InputFile, source: SourceFile, config: IngestConfig, watch: SchemaWatch) -> Iterator[Document | Problem]:
@@ -44,36 +56,49 @@ def _record(line: bytes, place: str, source: SourceFile, config: IngestConfig, w
             return Problem(place, "not_utf8", len(line))
         text, repaired = whole
         try:
-            record = json.loads(text)  # knows NaN, lone surrogates and large numbers, which orjson refuses
+            record = LENIENT.decode(text)
         except (ValueError, RecursionError):
             return Problem(place, "not_json", len(line))
     if not isinstance(record, dict):
         return Problem(place, "not_an_object", len(line))
+    if any(isinstance(record.get(field), float) for field in (source.id_field, *ID_FIELDS)):
+        record = LENIENT.decode(line.decode("utf-8-sig", "replace"))  # orjson makes large whole numbers inexact
     watch.see(record, place)
-    return _document(record, record.get(source.text_field), place, source, repaired)
+    return document_of(record, place, source, repaired)
 
 
-def _document(record: dict[str, Any], text: Any, place: str, source: SourceFile, repaired: bool = False) -> Document | Problem:
+def document_of(record: dict[str, Any], place: str, source: SourceFile, repaired: bool = False) -> Document | Problem:
+    """The document a record holds, or why it holds none."""
+    text = value_of(record, source.text_field)
     if text is None:
         return Problem(place, "no_text_field")
     if not isinstance(text, str):
         return Problem(place, "text_is_not_a_string")
     whole = without_surrogates(text)
     repaired |= whole is not text
-    licence = record.get(source.licence_field) if source.licence_field else None
-    return Document(whole, name_in(record, source), "" if licence is None else str(licence), repaired)
+    return Document(whole, name_in(record, source), licence_in(record, source), repaired)
 
 
 def parquet(file: InputFile, source: SourceFile, config: IngestConfig, watch: SchemaWatch) -> Iterator[Document | Problem]:
     """Rows of a Parquet file; only the columns needed are read."""
     with remote.opened(file.url) as stream:
         try:
-            table = pq.ParquetFile(stream)
+            table = pq.ParquetFile(stream, page_checksum_verification=True)
             columns = _columns(table.schema_arrow, file, source)
-            batches = table.iter_batches(batch_size=ROWS, columns=columns)
+            batches = table.iter_batches(batch_size=_rows_at_once(table.metadata, columns), columns=columns)
             yield from _rows(batches, file, source, config, watch)
         except (pa.ArrowInvalid, OSError) as error:
             raise BrokenFile(f"{file.url} cannot be read as Parquet: {error}", hint="fetch the file again") from None
+
+
+def _rows_at_once(footer: pq.FileMetaData, columns: list[str]) -> int:
+    """Rows of about `ROWS_BYTES`, by the row group with the longest ones."""
+    longest = 0
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        read = (group.column(at) for at in range(group.num_columns))
+        size = sum(column.total_uncompressed_size for column in read if column.path_in_schema.split(".", maxsplit=1)[0] in columns)
+        longest = max(longest, size // max(group.num_rows, 1))
+    return max(1, min(ROWS, ROWS_BYTES // max(longest, 1)))
 
 
 def arrow(file: InputFile, source: SourceFile, config: IngestConfig, watch: SchemaWatch) -> Iterator[Document | Problem]:
@@ -92,21 +117,33 @@ def arrow(file: InputFile, source: SourceFile, config: IngestConfig, watch: Sche
 
 
 def _columns(schema: pa.Schema, file: InputFile, source: SourceFile) -> list[str]:
-    if source.text_field not in schema.names:
+    """Columns to read: those of text, name and licence. Raises: DataError when there is no column of text by that name."""
+    outer, *inner = [source.text_field] if source.text_field in schema.names else source.text_field.split(".")
+    if outer not in schema.names:
         raise DataError(
             f"{file.url} has no column {source.text_field!r} (columns: {', '.join(schema.names)})",
             hint="set the source's text_field to the column that holds the text",
         )
-    kind = schema.field(source.text_field).type
+    named = (source.id_field,) if source.id_field else ID_FIELDS
+    wanted = {outer, *(field if field in schema.names else field.partition(".")[0] for field in (source.licence_field, *named))}
+    chosen = [name for name in schema.names if name in wanted]
+    if len(set(chosen)) < len(chosen):
+        raise DataError(f"{file.url} has several columns of one name among {', '.join(chosen)}", hint="write it again with one of each")
+    kind = schema.field(outer).type
+    for name in inner:
+        kind = kind.field(name).type if pa.types.is_struct(kind) and kind.get_field_index(name) >= 0 else pa.null()
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if not any(is_text(kind) for is_text in TEXT_TYPES):
-        raise DataError(
-            f"{file.url}: column {source.text_field!r} is {kind}, not text", hint="set the source's text_field to a text column"
+        within = (
+            f"; fields inside: {', '.join(field.name for field in kind)}, named as {source.text_field}.NAME"
+            if pa.types.is_struct(kind)
+            else ""
         )
-    named = (source.id_field,) if source.id_field else ID_FIELDS
-    wanted = {source.text_field, source.licence_field, *named}
-    return [name for name in schema.names if name in wanted]
+        raise DataError(
+            f"{file.url}: column {source.text_field!r} is {kind}, not text{within}", hint="set the source's text_field to a text column"
+        )
+    return chosen
 
 
 def _rows(
@@ -118,38 +155,40 @@ def _rows(
             place = f"{file.name}:{row}"
             row += 1
             watch.see(record, place)
-            text = record.get(source.text_field)
-            if isinstance(text, bytes):
-                whole = decoded(text, config)
-                if whole is None:
-                    yield Problem(place, "not_utf8", len(text))
-                    continue
-                record[source.text_field], repaired = whole
-                yield _bounded(_document(record, whole[0], place, source, repaired), place, config)
+            text = value_of(record, source.text_field)
+            if not isinstance(text, bytes):
+                yield bounded(document_of(record, place, source), place, config)
+                continue
+            whole = decoded(text, config)
+            if whole is None:
+                yield Problem(place, "not_utf8", len(text))
             else:
-                yield _bounded(_document(record, text, place, source), place, config)
+                yield bounded(document_of(record | {source.text_field: whole[0]}, place, source, whole[1]), place, config)
     watch.end_batch(f"{file.name}:{row}")
 
 
 def _as_python(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Rows as dictionaries. Arrow files may hold strings that are not UTF-8: those come as bytes."""
+    """Rows as dictionaries. Columns may hold strings that are not UTF-8: those come as bytes."""
     try:
         return batch.to_pylist()
     except UnicodeDecodeError:
-        columns = {
-            name: (
-                column.cast(pa.large_binary()).to_pylist()
-                if pa.types.is_large_string(column.type)
-                else column.cast(pa.binary()).to_pylist()
-            )
-            if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-            else column.to_pylist()
-            for name, column in zip(batch.schema.names, batch.columns)
-        }
+        columns = {name: _values(column) for name, column in zip(batch.schema.names, batch.columns)}
         return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
 
-def _bounded(found: Document | Problem, place: str, config: IngestConfig) -> Document | Problem:
+def _values(column: pa.Array) -> list[Any]:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if pa.types.is_string_view(kind):
+        return column.cast(pa.binary_view()).to_pylist()
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return column.cast(pa.large_binary()).to_pylist()
+    return column.to_pylist()
+
+
+def bounded(found: Document | Problem, place: str, config: IngestConfig) -> Document | Problem:
+    """The same, unless it is too long."""
     if isinstance(found, Document) and len(found.text) > config.max_document_bytes // 4:
         size = len(found.text.encode())
         if size > config.max_document_bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from forerun.base.errors import DataError
 from forerun.curate.engine.tasks import Task
 from forerun.curate.ingest.read import ReadSummary, grouped
 from forerun.curate.ingest.records import IngestConfig, require_same_schema
-from forerun.curate.ingest.source import InputFile, SourceFile, content_digest, input_files
+from forerun.curate.ingest.source import InputFile, SourceFile, content_digest, listed
 from forerun.curate.steps import StepFolder, StepKey
 from forerun.curate.text.attributes import part_name, write_part
 from forerun.curate.text.normalize import NormalizeConfig
@@ -24,7 +25,9 @@ from forerun.curate.text.stages import SET_ASIDE, id_ranges
 from forerun.curate.text.walk import SHARED_CODE, STAGES, Attribute, Walk, counted, text_bytes
 from forerun.loader.manifest import Stated
 
-INGEST_CODE = tuple(f"forerun.curate.ingest.{name}" for name in ("html", "read", "records", "source", "streams", "tables", "trees", "web"))
+INGEST_CODE = tuple(
+    f"forerun.curate.ingest.{name}" for name in ("html", "lists", "read", "records", "source", "streams", "tables", "trees", "web")
+)
 NAMED_EXAMPLES = 20  # assumed: names a report lists; the files hold all
 
 
@@ -108,7 +111,11 @@ def ingest(walk: Walk, sources: Sequence[SourceFile], config: IngestConfig) -> l
 
 def _groups(walk: Walk, source: SourceFile, config: IngestConfig) -> list[RawGroup]:
     found = []
-    for files in grouped(input_files(source)):
+    files_in, left_out = listed(source)
+    if left_out and not walk.quiet:
+        named = ", ".join(left_out[:5]) + (", …" if len(left_out) > 5 else "")
+        print(f"{source.name}: {len(left_out)} files are not read, their names do not say how: {named}", file=sys.stderr)
+    for files in grouped(files_in):
         key = StepKey(
             name="ingest",
             version=1,
@@ -136,6 +143,9 @@ def _raw_source(source: SourceFile, groups: Sequence[RawGroup]) -> RawSource:
         digest += int(summary.documents_digest, 16)
         for name, kinds in summary.schema.items():
             require_same_schema(name, set(known.setdefault(name, kinds)), set(kinds), f"{source.name}: {group.files[0].name}")
+    for name, stated in (("id_field", source.id_field), ("licence_field", source.licence_field)):
+        if stated and known.get(stated) == ("missing",):
+            raise DataError(f"no document of source {source.name!r} has its {name} {stated!r}", hint=f"correct {name}, or leave it out")
     return RawSource(source, tuple(groups), total, f"{digest % (1 << 128):032x}")
 
 
