@@ -8,17 +8,17 @@ import typer
 
 from forerun.cli.options import HERE, LabOption, lab_at
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog='Example: forerun amend 001 --what "mixture b" --reason "better data" --at-step 400 --expected "loss +0.02"')
 def amend(
-    experiment: Annotated[str, typer.Argument(help="Name, number or slug of a registered experiment.")],
-    reason: Annotated[str, typer.Option(help="Why.")],
-    what: Annotated[str, typer.Option(help="What changes.")],
-    at_step: Annotated[int, typer.Option(help="Step from which it holds.")],
-    expected: Annotated[str, typer.Option(help="Expected effect, with its direction and size.")],
-    control: Annotated[str, typer.Option(help="Run it is compared with.")] = "",
+    experiment: Annotated[str, typer.Argument(help="name, number or slug of a registered experiment")],
+    reason: Annotated[str, typer.Option(help="why")],
+    what: Annotated[str, typer.Option(help="what changes")],
+    at_step: Annotated[int, typer.Option(help="step from which it holds")],
+    expected: Annotated[str, typer.Option(help="expected effect, with its direction and size")],
+    control: Annotated[str, typer.Option(help="run it is compared with")] = "",
     lab: LabOption = HERE,
 ) -> None:
     """Declare a mid-course change, before it is made; an edited config.py is frozen and allowed from here on."""

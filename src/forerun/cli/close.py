@@ -8,15 +8,15 @@ import typer
 
 from forerun.cli.options import HERE, LabOption, lab_at
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog="Example: forerun close 001 --outcome crashed --fraction-done 0.81 --note 'node lost'")
 def close(
-    experiment: Annotated[str, typer.Argument(help="Name, number or slug of a registered experiment.")],
-    outcome: Annotated[str, typer.Option(help="succeeded, failed, stopped, crashed, abandoned or inconclusive.")],
-    note: Annotated[str, typer.Option(help="One sentence.")] = "",
-    fraction_done: Annotated[float | None, typer.Option(help="Share of the planned run, 0 to 1; by default from the record.")] = None,
+    experiment: Annotated[str, typer.Argument(help="name, number or slug of a registered experiment")],
+    outcome: Annotated[str, typer.Option(help="succeeded, failed, stopped, crashed, abandoned or inconclusive")],
+    note: Annotated[str, typer.Option(help="one sentence")] = "",
+    fraction_done: Annotated[float | None, typer.Option(help="share of the planned run, 0 to 1; by default from the record")] = None,
     lab: LabOption = HERE,
 ) -> None:
     """Say how an experiment ended, once and for all."""

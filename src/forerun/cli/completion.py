@@ -10,7 +10,7 @@ import typer
 
 from forerun.cli.tour import COMMANDS
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 SCRIPTS = {
     "bash": """\
@@ -33,7 +33,7 @@ compdef _forerun forerun""",
 
 @app.command(epilog='Example: eval "$(forerun completion bash)", in ~/.bashrc to keep it')
 def completion(
-    shell: Annotated[Literal["bash", "zsh", "fish", "words"], typer.Argument(help="words answers one question of such a script.")],
+    shell: Annotated[Literal["bash", "zsh", "fish", "words"], typer.Argument(help="words answers one question of such a script")],
     words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
 ) -> int:
     """Print a script that completes commands and options in your shell."""

@@ -9,15 +9,15 @@ import typer
 
 from forerun.cli.options import JsonOption, lab_at, print_json
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog="Example: forerun demo --quick --lab /tmp/lab")
 def demo(
-    lab: Annotated[Path, typer.Option("--lab", help="Folder of the lab; made if it does not exist.")] = Path("lab"),
-    quick: Annotated[bool, typer.Option("--quick", help="The same steps at smaller sizes, a few minutes.")] = False,
-    corpus: Annotated[str, typer.Option(help="packages, or a folder of your own text, JSONL or Parquet.")] = "packages",
-    seed: Annotated[int, typer.Option(help="Of parameters and data order; another seed is another trial of the forecast.")] = 0,
+    lab: Annotated[Path, typer.Option("--lab", help="folder of the lab; made if it does not exist")] = Path("lab"),
+    quick: Annotated[bool, typer.Option("--quick", help="the same steps at smaller sizes, a few minutes")] = False,
+    corpus: Annotated[str, typer.Option(help="packages, debian, or a folder of your own text")] = "packages",
+    seed: Annotated[int, typer.Option(help="of parameters and data order; another seed is another trial of the forecast")] = 0,
     as_json: JsonOption = False,
 ) -> int:
     """The whole chain on real text: data, ladder, forecast, promise, run, verdict, site. Killed, it continues."""

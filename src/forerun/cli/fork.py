@@ -8,16 +8,16 @@ import typer
 
 from forerun.cli.options import HERE, JsonOption, LabOption, lab_at, print_json
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog="Example: forerun fork tiny --at-step 400 --set optim.adam_learning_rate=0.02")
 def fork(
-    run: Annotated[str, typer.Argument(help="Run to continue from.")],
-    at_step: Annotated[int, typer.Option(help="Step of one of its checkpoints.")],
-    run_id: Annotated[str, typer.Option(help="Name of the fork; by default RUN-fork-STEP.")] = "",
-    change: Annotated[list[str], typer.Option("--set", help="Change a field of the config.")] = [],  # noqa: B006  typer reads it
-    stop_at_step: Annotated[int, typer.Option(help="Last step of the fork; 0 goes to the end.")] = 0,
+    run: Annotated[str, typer.Argument(help="run to continue from")],
+    at_step: Annotated[int, typer.Option(help="step of one of its checkpoints")],
+    run_id: Annotated[str, typer.Option(help="name of the fork; by default RUN-fork-STEP")] = "",
+    change: Annotated[list[str], typer.Option("--set", help="change a field of the config")] = [],  # noqa: B006  typer reads it
+    stop_at_step: Annotated[int, typer.Option(help="last step of the fork; 0 goes to the end")] = 0,
     lab: LabOption = HERE,
     as_json: JsonOption = False,
 ) -> None:

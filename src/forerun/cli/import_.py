@@ -7,20 +7,23 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Bring foreign weights into our model.")
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
 
 @app.callback()
 def main() -> None:
-    """Bring foreign weights into our model."""
+    """Bring foreign weights into our model.
+
+    Example: forerun import hf OLMoE-1B-7B --out imported
+    """
 
 
 @app.command(epilog="Example: forerun import hf OLMoE-1B-7B --out imported")
 def hf(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="config.json and *.safetensors of OLMoE, Mixtral, Qwen3-MoE or Granite-MoE.")
+        Path, typer.Argument(metavar="DIR", help="config.json and *.safetensors of OLMoE, Mixtral, Qwen3-MoE or Granite-MoE")
     ],
-    out: Annotated[Path, typer.Option(help="Folder for our form of the weights.")] = Path("imported"),
+    out: Annotated[Path, typer.Option(help="folder for our form of the weights")] = Path("imported"),
 ) -> None:
     """Read Hugging Face weights and write them as a release writes ours."""
     import numpy as np

@@ -13,8 +13,8 @@ import typer
 
 from forerun.base.lab import Lab
 
-LabOption = Annotated[Path, typer.Option("--lab", help="Folder of the lab.", show_default=True)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+LabOption = Annotated[Path, typer.Option("--lab", help="folder of the lab", show_default=True)]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
 HERE = Path(".")
 
 

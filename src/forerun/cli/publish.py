@@ -9,12 +9,17 @@ import typer
 
 from forerun.cli.options import HERE, JsonOption, LabOption, lab_at, print_json
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Issues, pull requests, anchors, calibration, and the release of a run.")
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Issues, pull requests, anchors, calibration, and the release of a run.\n\nExample: forerun publish issue 001 --repo lab/runs --dry-run",
+)
 
-ExperimentArgument = Annotated[str, typer.Argument(help="Name, number or slug of a registered experiment.")]
-RepoOption = Annotated[str, typer.Option("--repo", help="owner/name on GitHub; the token comes from GITHUB_TOKEN.")]
-ApiOption = Annotated[str, typer.Option(help="Address of the API, for GitHub Enterprise.")]
-DryOption = Annotated[bool, typer.Option("--dry-run", help="Print the text, send nothing.")]
+ExperimentArgument = Annotated[str, typer.Argument(help="name, number or slug of a registered experiment")]
+RepoOption = Annotated[str, typer.Option("--repo", help="owner/name on GitHub; the token comes from GITHUB_TOKEN")]
+ApiOption = Annotated[str, typer.Option(help="address of the API, for GitHub Enterprise")]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="print the text, send nothing")]
 API = "https://api.github.com"
 
 
@@ -39,7 +44,7 @@ def issue(
 @app.command(epilog="Example: forerun publish comment 001 --repo lab/runs")
 def comment(
     experiment: ExperimentArgument,
-    text: Annotated[str, typer.Option(help="A milestone; without it, the verdict.")] = "",
+    text: Annotated[str, typer.Option(help="a milestone; without it, the verdict")] = "",
     repo: RepoOption = "",
     api: ApiOption = API,
     dry: DryOption = False,
@@ -66,7 +71,7 @@ def comment(
 def pr(
     experiment: ExperimentArgument,
     repo: RepoOption = "",
-    base: Annotated[str, typer.Option(help="Branch it goes to.")] = "main",
+    base: Annotated[str, typer.Option(help="branch it goes to")] = "main",
     api: ApiOption = API,
     dry: DryOption = False,
     lab: LabOption = HERE,
@@ -91,11 +96,11 @@ def pr(
 
 @app.command(epilog="Example: forerun publish release big-run --out release --device h200 --price-per-device-hour 3.2")
 def release(
-    run: Annotated[str, typer.Argument(help="Run id.")],
-    out: Annotated[Path, typer.Option(help="Folder of the bundle.")] = Path("release"),
-    optimizer: Annotated[bool, typer.Option(help="Also the optimizer's state.")] = False,
-    device: Annotated[str, typer.Option(help="What it ran on, as in `forerun plan`: gives energy and, with a price, cost.")] = "",
-    price_per_device_hour: Annotated[float, typer.Option(min=0.0, help="Any currency.")] = 0.0,
+    run: Annotated[str, typer.Argument(help="run id")],
+    out: Annotated[Path, typer.Option(help="folder of the bundle")] = Path("release"),
+    optimizer: Annotated[bool, typer.Option(help="also the optimizer's state")] = False,
+    device: Annotated[str, typer.Option(help="what it ran on, as in `forerun plan`: gives energy and, with a price, cost")] = "",
+    price_per_device_hour: Annotated[float, typer.Option(min=0.0, help="any currency")] = 0.0,
     lab: LabOption = HERE,
 ) -> None:
     """Write weights, model card, data order, metrics, ledger and metadata of a run."""
@@ -107,8 +112,8 @@ def release(
 
 @app.command(epilog="Example: forerun publish anchor --no-sign")
 def anchor(
-    sign: Annotated[bool, typer.Option(help="Sign the git tag.")] = True,
-    time_stamp: Annotated[str, typer.Option(help="Address of an RFC 3161 authority; without it, a git tag is made.")] = "",
+    sign: Annotated[bool, typer.Option(help="sign the git tag")] = True,
+    time_stamp: Annotated[str, typer.Option(help="address of an RFC 3161 authority; without it, a git tag is made")] = "",
     lab: LabOption = HERE,
 ) -> None:
     """Fix the ledger's last digest outside the lab."""
@@ -119,7 +124,7 @@ def anchor(
 
 @app.command(epilog="Example: forerun publish anchors --roots authority.pem")
 def anchors(
-    roots: Annotated[Path | None, typer.Option(help="PEM file of the time-stamp authorities' root certificates.")] = None,
+    roots: Annotated[Path | None, typer.Option(help="PEM file of the time-stamp authorities' root certificates")] = None,
     lab: LabOption = HERE,
     as_json: JsonOption = False,
 ) -> int:

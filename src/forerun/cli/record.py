@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(
-    add_completion=False, help="Look at the records of runs, import and export them.\n\nExample: forerun record show 007-top-k"
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Look at the records of runs, import and export them.\n\nExample: forerun record show 007-top-k",
 )
 
 LabOption = Annotated[Path, typer.Option("--lab", help="folder of the lab")]
@@ -70,7 +72,11 @@ def show(run: str, lab: LabOption = Path("."), as_json: JsonOption = False) -> N
 
 
 @app.command("import")
-def import_(source: str, as_: Annotated[str, typer.Option("--as", help="name of the run in the lab")], lab: LabOption = Path(".")) -> None:
+def import_(
+    source: Annotated[str, typer.Argument(help="what `forerun watch` takes")],
+    as_: Annotated[str, typer.Option("--as", help="name of the run in the lab")],
+    lab: LabOption = Path("."),
+) -> None:
     """Copy a foreign run into the lab. Example: forerun record import tensorboard:logs/ --as borrowed"""
     from forerun.base.lab import Lab
     from forerun.record.copy import copy_run

@@ -8,12 +8,12 @@ import typer
 
 from forerun.cli.options import HERE, JsonOption, LabOption, lab_at, print_json
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog="Example: forerun register 001-top-k-4 --lab my-lab")
 def register(
-    experiment: Annotated[str, typer.Argument(help="Folder, name, number or slug.")], lab: LabOption = HERE, as_json: JsonOption = False
+    experiment: Annotated[str, typer.Argument(help="folder, name, number or slug")], lab: LabOption = HERE, as_json: JsonOption = False
 ) -> None:
     """Freeze an experiment's config and chain its promise into the ledger."""
     from pathlib import Path

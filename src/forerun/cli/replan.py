@@ -11,15 +11,15 @@ import typer
 from forerun.base import units
 from forerun.cli.options import HERE, JsonOption, LabOption, lab_at, print_json
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog="Example: forerun replan 001 --num-steps 8000 --mixture later.json --run big-run")
 def replan(
-    experiment: Annotated[str, typer.Argument(help="Name, number or slug of a registered experiment.")],
-    num_steps: Annotated[int, typer.Option(help="Where the run would end instead; 0 keeps its end.")] = 0,
-    mixture: Annotated[Path | None, typer.Option(help="JSON of cell to weight: what the rest of the run would read instead.")] = None,
-    run: Annotated[str, typer.Option(help="Run id; by default the one under this promise.")] = "",
+    experiment: Annotated[str, typer.Argument(help="name, number or slug of a registered experiment")],
+    num_steps: Annotated[int, typer.Option(help="where the run would end instead; 0 keeps its end")] = 0,
+    mixture: Annotated[Path | None, typer.Option(help="JSON of cell to weight: what the rest of the run would read instead")] = None,
+    run: Annotated[str, typer.Option(help="run id; by default the one under this promise")] = "",
     lab: LabOption = HERE,
     as_json: JsonOption = False,
 ) -> None:

@@ -8,16 +8,16 @@ import typer
 
 from forerun.cli.options import HERE, LabOption, lab_at
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog='Example: forerun sample big-run --prompt "The sun is" --num-tokens 40 --temperature 0.8')
 def sample(
-    run: Annotated[str, typer.Argument(help="Run id.")],
-    prompt: Annotated[str, typer.Option(help="Text to continue.")],
-    num_tokens: Annotated[int, typer.Option(min=1, help="Tokens to add.")] = 64,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
+    run: Annotated[str, typer.Argument(help="run id")],
+    prompt: Annotated[str, typer.Option(help="text to continue")],
+    num_tokens: Annotated[int, typer.Option(min=1, help="tokens to add")] = 64,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token")] = 0.0,
+    seed: Annotated[int, typer.Option(help="of the draws")] = 0,
     lab: LabOption = HERE,
 ) -> None:
     """Continue a text with the newest checkpoint of a run."""

@@ -9,33 +9,32 @@ import typer
 
 from forerun.cli.options import JsonOption, print_json
 
-app = typer.Typer(add_completion=False)
-NO_FILE = Path()
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog="Example: forerun simulate-routing --mesh replica=11,expert=64 --seq-len 16384 --plot drops.svg")
 def simulate_routing(
-    num_experts: Annotated[int, typer.Option(help="Routed experts per layer.")] = 384,
-    top_k: Annotated[int, typer.Option(help="Experts per token.")] = 8,
-    mesh: Annotated[str, typer.Option(help="Devices along each axis.")] = "expert=64",
-    batch_tokens: Annotated[int, typer.Option(help="Tokens per step over all devices; 0 takes 65,536 a device.")] = 0,
-    seq_len: Annotated[int, typer.Option(help="Context length.")] = 4096,
-    document_tokens: Annotated[int, typer.Option(help="Typical document length; longer than the context, a sequence is one document.")] = 1
+    num_experts: Annotated[int, typer.Option(help="routed experts per layer")] = 384,
+    top_k: Annotated[int, typer.Option(help="experts per token")] = 8,
+    mesh: Annotated[str, typer.Option(help="devices along each axis")] = "expert=64",
+    batch_tokens: Annotated[int, typer.Option(help="tokens per step over all devices; 0 takes 65,536 a device")] = 0,
+    seq_len: Annotated[int, typer.Option(help="context length")] = 4096,
+    document_tokens: Annotated[int, typer.Option(help="typical document length; longer than the context, a sequence is one document")] = 1
     << 20,
     rule: Annotated[
         str,
         typer.Option(
-            help="fixed_cells, sender_receiver (pooled waves), ragged (the original's), water_filling_expert, water_filling_shard."
+            help="fixed_cells, sender_receiver (pooled waves), ragged (the original's), water_filling_expert, water_filling_shard"
         ),
     ] = "water_filling_shard",
-    capacity_factor: Annotated[float, typer.Option(help="Slots over the balanced load, at the receiver.")] = 1.15,
-    sender_factor: Annotated[float, typer.Option(help="The same at the sender; read by sender_receiver only.")] = 1.15,
-    num_draws: Annotated[int, typer.Option(help="Layers drawn per point.")] = 400,
-    seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
+    capacity_factor: Annotated[float, typer.Option(help="slots over the balanced load, at the receiver")] = 1.15,
+    sender_factor: Annotated[float, typer.Option(help="the same at the sender; read by sender_receiver only")] = 1.15,
+    num_draws: Annotated[int, typer.Option(help="layers drawn per point")] = 400,
+    seed: Annotated[int, typer.Option(help="of the draws")] = 0,
     plot: Annotated[
-        Path, typer.Option(help="Write the curve of drops against documents per shard here, as SVG, with its CSV beside.")
-    ] = NO_FILE,
-    reference: Annotated[bool, typer.Option("--reference", help="Predict the published measurements instead, and show both.")] = False,
+        Path | None, typer.Option(help="write the curve of drops against documents per shard here, as SVG, with its CSV beside")
+    ] = None,
+    reference: Annotated[bool, typer.Option("--reference", help="predict the published measurements instead, and show both")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """What share of assignments would be dropped, from how many documents a device holds. Constants were fitted: see --reference."""
@@ -43,7 +42,7 @@ def simulate_routing(
     from forerun.parallel import published, simulate
     from forerun.plan.run import parse_mesh
 
-    if plot != NO_FILE and (plot.suffix != ".svg" or plot.is_dir()):
+    if plot is not None and (plot.suffix != ".svg" or plot.is_dir()):
         raise ConfigError(f"--plot must name a file that ends in .svg, got {plot}", hint="its table goes beside it, ending in .csv")
 
     if reference:
@@ -63,7 +62,7 @@ def simulate_routing(
         sender_factor=sender_factor,
     )
     forecast = simulate.forecast(scenario, num_draws=num_draws, seed=seed)
-    if plot != NO_FILE:
+    if plot is not None:
         from forerun.base.files import write_atomic
 
         chart = forecast.chart()

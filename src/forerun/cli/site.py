@@ -12,11 +12,16 @@ from forerun.cli.options import HERE, LabOption, lab_at
 if TYPE_CHECKING:
     from forerun.dashboard.lab_files import Planner
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="The public pages, from the lab's files alone.")
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="The public pages, from the lab's files alone.\n\nExample: forerun site build public --lab my-lab",
+)
 
 
 @app.command(epilog="Example: forerun site build public --lab my-lab")
-def build(out: Annotated[Path, typer.Argument(help="Folder to write.")], lab: LabOption = HERE) -> None:
+def build(out: Annotated[Path, typer.Argument(help="folder to write")], lab: LabOption = HERE) -> None:
     """Write the site as files that open from disk or any file host."""
     from forerun.dashboard.build import build_site
 
@@ -27,10 +32,10 @@ def build(out: Annotated[Path, typer.Argument(help="Folder to write.")], lab: La
 @app.command(epilog="Example: forerun site serve --lab my-lab --port 8080")
 def serve(
     lab: LabOption = HERE,
-    host: Annotated[str, typer.Option(help="Address to listen on; anything but loopback shows the lab to others.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+    host: Annotated[str, typer.Option(help="address to listen on; anything but loopback shows the lab to others")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="port to listen on")] = 8000,
     write_token_file: Annotated[
-        Path | None, typer.Option(help="File with a secret; who sends it may add rows to runs under /ingest/RUN.")
+        Path | None, typer.Option(help="file with a secret; who sends it may add rows to runs under /ingest/RUN")
     ] = None,
 ) -> None:
     """Serve the same pages, live: new points appear as they are written. Read-only unless a write token is given."""

@@ -9,19 +9,19 @@ import typer
 
 from forerun.cli.options import HERE, JsonOption, LabOption, lab_at, print_json
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog="Example: forerun train 001-top-k-4 --lab my-lab")
 def train(
-    experiment: Annotated[str, typer.Argument(help="Experiment (folder, name, number or slug), or a config.json.")],
-    run_id: Annotated[str, typer.Option(help="Name of the run; by default the config's.")] = "",
-    unregistered: Annotated[bool, typer.Option("--unregistered", help="Run without a promise; the record says so for ever.")] = False,
-    change: Annotated[list[str], typer.Option("--set", help="Change a field, for example train.num_steps=50.")] = [],  # noqa: B006  typer reads it
-    stop_at_step: Annotated[int, typer.Option(help="Stop after this step and keep its checkpoint for ever; 0 goes to the end.")] = 0,
-    watchdog_s: Annotated[float, typer.Option(help="End the process, stacks written, when one phase lasts longer; 0 never.")] = 0.0,
-    processes: Annotated[int, typer.Option(help="Share the mesh out over this many processes of this machine.")] = 1,
-    mirror: Annotated[str, typer.Option(help="Send every row to another tracker too: wandb or trackio.")] = "",
+    experiment: Annotated[str, typer.Argument(help="experiment (folder, name, number or slug), or a config.json")],
+    run_id: Annotated[str, typer.Option(help="name of the run; by default the config's")] = "",
+    unregistered: Annotated[bool, typer.Option("--unregistered", help="run without a promise; the record says so for ever")] = False,
+    change: Annotated[list[str], typer.Option("--set", help="change a field, for example train.num_steps=50")] = [],  # noqa: B006  typer reads it
+    stop_at_step: Annotated[int, typer.Option(help="stop after this step and keep its checkpoint for ever; 0 goes to the end")] = 0,
+    watchdog_s: Annotated[float, typer.Option(help="end the process, stacks written, when one phase lasts longer; 0 never")] = 0.0,
+    processes: Annotated[int, typer.Option(help="share the mesh out over this many processes of this machine")] = 1,
+    mirror: Annotated[str, typer.Option(help="send every row to another tracker too: wandb or trackio")] = "",
     lab: LabOption = HERE,
     as_json: JsonOption = False,
 ) -> None:

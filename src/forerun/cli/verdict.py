@@ -8,14 +8,14 @@ import typer
 
 from forerun.cli.options import HERE, JsonOption, LabOption, lab_at, print_json
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog="Example: forerun verdict 001 --run big-d128 --lab my-lab --json")
 def verdict(
-    experiment: Annotated[str, typer.Argument(help="Name, number or slug of a registered experiment.")],
-    run: Annotated[str, typer.Option(help="Run id; by default the one started under this promise.")] = "",
-    record: Annotated[bool, typer.Option(help="Chain the verdict into the ledger.")] = True,
+    experiment: Annotated[str, typer.Argument(help="name, number or slug of a registered experiment")],
+    run: Annotated[str, typer.Option(help="run id; by default the one started under this promise")] = "",
+    record: Annotated[bool, typer.Option(help="chain the verdict into the ledger")] = True,
     lab: LabOption = HERE,
     as_json: JsonOption = False,
 ) -> int:
