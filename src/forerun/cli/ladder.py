@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from forerun.registry.register import Registration
-    from forerun.train.config import RunConfig
+from forerun.cli.rungs import OwnerOption, UnregisteredOption, train_folder
 
 app = typer.Typer(
     add_completion=False,
@@ -62,36 +60,14 @@ def plan(
 )
 def run(
     folder: FolderArgument,
-    owner: Annotated[str, typer.Option(help="register rungs that have no promise yet, in this name")] = "",
-    unregistered: Annotated[bool, typer.Option("--unregistered", help="run without a promise; the record says so for ever")] = False,
+    owner: OwnerOption = "",
+    unregistered: UnregisteredOption = False,
     lab: LabOption = Path("."),
     as_json: JsonOption = False,
 ) -> int:
-    from forerun.base.config import digest_of
-    from forerun.base.lab import Lab
-    from forerun.ladder.folder import read_plan
-    from forerun.ladder.promise import promise_rung
-    from forerun.ladder.run import run_ladder
-    from forerun.ladder.text import status_rows, status_text
-    from forerun.registry.gate import require_registered
-    from forerun.train.loop import train
+    from forerun.ladder.promise import RUNG
 
-    where = Lab(lab)
-
-    def registration_of(config: RunConfig) -> Registration | None:
-        if unregistered:
-            return None
-        return promise_rung(config, where, owner=owner) if owner else require_registered(where, digest_of(config))
-
-    done = run_ladder(
-        read_plan(folder),
-        where,
-        train=train,
-        registration_of=registration_of,
-        on_rung=lambda rung: print(f"{rung.run_id}: {rung.state}", file=sys.stderr),
-    )
-    print(json.dumps(status_rows(done)) if as_json else status_text(done))
-    return 0 if all(rung.state == "finished" for rung in done) else 1
+    return train_folder(folder, lab, claim=RUNG, owner=owner, unregistered=unregistered, as_json=as_json)
 
 
 @app.command(help="How far each rung is.\n\nExample: forerun ladder status rungs --lab lab")

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from forerun.cli.rungs import OwnerOption, UnregisteredOption, train_folder
+
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
@@ -75,31 +77,20 @@ def swarm(
 @app.command()
 def run(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="as written by `forerun mixture swarm --out`")],
-    owner: Annotated[str, typer.Option(help="in whose name runs without a promise are registered")],
+    owner: OwnerOption = "",
+    unregistered: UnregisteredOption = False,
     lab: LabOption = Path(),
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> int:
-    """Register and train every run of a swarm that is not finished; interrupted ones continue.
+    """Train every run of a swarm that is not finished; interrupted ones continue.
+
+    Every run goes under a promise: one it has, or with --owner an exploratory one made here.
 
     Example: forerun mixture run swarm --owner me
     """
-    from forerun.base.lab import Lab
     from forerun.curate.swarm_runs import CLAIM
-    from forerun.ladder.folder import read_plan
-    from forerun.ladder.promise import promise_rung
-    from forerun.ladder.run import run_ladder
-    from forerun.ladder.text import status_text
-    from forerun.train.loop import train
 
-    where = Lab(lab)
-    done = run_ladder(
-        read_plan(folder),
-        where,
-        train=train,
-        registration_of=lambda config: promise_rung(config, where, owner=owner, claim=CLAIM),
-        on_rung=lambda rung: print(f"{rung.run_id}: {rung.state}", file=sys.stderr),
-    )
-    print(status_text(done))
-    return 0 if all(rung.state == "finished" for rung in done) else 1
+    return train_folder(folder, lab, claim=CLAIM, owner=owner, unregistered=unregistered, as_json=as_json)
 
 
 @app.command()
