@@ -162,7 +162,7 @@ def format_of(name: str, stated: Format) -> Format:
     """How to read a file: as stated, or by its name; `by_name` when the name says nothing."""
     if stated not in ("by_name", "tree"):
         return stated
-    plain = name.rsplit("/", 1)[-1].lower().partition("?")[0]  # an address may end in `?download=true`
+    plain = name.rsplit("/", 1)[-1].lower()
     for suffix in COMPRESSED:
         plain = plain.removesuffix(suffix)
     kind = SUFFIXES.get("." + plain.rsplit(".", 1)[-1], "by_name") if "." in plain else "by_name"
