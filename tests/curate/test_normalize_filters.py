@@ -71,6 +71,13 @@ def test_of_equal_ids_one_stays_and_the_others_say_which():
         ("iban", "pay to DE89 3704 0044 0532 0130 00 now", "code DE89 3704 0044 0532 0130 01 now"),
         ("ip_address", "from 203.0.113.77 at noon", "version 1.2.3 on 127.0.0.1 and 10.1.2.3 and 1.2.3.4.5"),
         ("phone", "call (212) 555-0187 or +49 170 555 0123", "in 1999-2004, pages 100-200, 3.14159 2653"),
+        ("email", "mail jürgen@müller-söhne.de or <a@b.info>", "logo@2x.png, git@github.com:x/y.git, no-reply@shop.com, pkg@1.2.3"),
+        ("phone", "ring +44 20 7946 0958", "Boston, MA 02110-1301, clause 252.227-7013, ISBN 978-3-16-148410-0"),
+        ("phone", "tel:+4915112345678", "100 200 3000 | 123 456 7890 12 | 212 300 4000 5000"),
+        ("phone", "appelez le 01 23 45 67 89", "Buffer 01 02 03 04 05, dump 0a 08 20 20 20 20 7f"),
+        ("card", "amex 3782 822463 10005", "3 5 2 9 1 7 4 8 2 6 0 1 8 and 1234567890123452 and 0000111122223337"),
+        ("ip_address", "host 2a00:1450:4001:81b::200e", "v1.2.3.4, version 2.0.0.1, 172.16.3.4, std::vector, a::b, 12:30:45, 300.1.1.1"),
+        ("secret_key", "key sk-proj-" + "aB3" * 16, "task-oriented sk-learn and AIza"),
         ("secret_key", "-----BEGIN RSA PRIVATE KEY-----", "BEGIN CERTIFICATE and AKIA"),
     ],
 )

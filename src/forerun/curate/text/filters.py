@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -13,16 +14,33 @@ from forerun.base.errors import ConfigError
 LANGUAGE_CHARS = 5000  # assumed: enough to tell a language, and bounds the time for a long document
 UNSURE_RANK = 1200  # source: resiliparse's documentation, ranks above are usually false
 PERSONAL = {
-    "email": re.compile(r"\b[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,190}\.[A-Za-z]{2,24}\b"),
-    "phone": re.compile(r"(?<![\w.])(?:\+\d{1,3}[ .-]?)?(?:\(\d{2,4}\)[ .-]?|\d{3}[ .-])\d{3,4}[ .-]\d{3,4}(?![\w.])"),
-    "ip_address": re.compile(r"(?<![\d.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\d.])"),
-    "card": re.compile(r"(?<!\d)(?:\d[ -]?){12,18}\d(?!\d)"),
+    "email": re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}@[\w.-]{1,190}\.[A-Za-z]{2,24}\b"),
+    "phone": re.compile(
+        r"(?<![\w.])\+\d{1,3}(?:[ ./-]?\(?\d{1,5}\)?){2,6}(?![\w])"  # with the code of the country
+        r"|(?<![\w.+-])(?<!\d )(?:\([2-9]\d\d\) ?\d{3}[ .-]|[2-9]\d\d([ .-])\d{3}\1)\d{4}(?![\w.-]| \d)"  # North America
+        r"|(?<![\w.+-])(?<![0-9A-Fa-f]{2} )0[1-9]\d{0,3}[ /-]\d{2,8}(?:[ -]\d{2,4}){0,4}(?![\w.-]| [0-9A-Fa-f]{2}\b)"  # elsewhere, within the country
+    ),
+    "ip_address": re.compile(
+        r"(?<![\w.])(?<!ersion )(?:\d{1,3}\.){3}\d{1,3}(?![\d.]|\w)|(?<![\w:.])[23][0-9A-Fa-f]{3}:[0-9A-Fa-f:]{2,34}(?![\w:.])"
+    ),
+    "card": re.compile(r"(?<![\d.-])[2-6](?:\d{12,18}|\d{3}([ -])\d{4}\1\d{4}\1\d{1,7}|\d{3}([ -])\d{6}\2\d{4,5})(?![\d.-])"),
     "iban": re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?\b"),
     "secret_key": re.compile(
-        r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36,}\b|\bxox[abp]-[A-Za-z0-9-]{20,}\b"
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\bA[KS]IA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36,}\b|\bgithub_pat_\w{50,}\b"
+        r"|\bxox[abp]-[A-Za-z0-9-]{20,}\b|\bsk-(?:[a-z]+-)*[A-Za-z0-9_-]{32,}|\b[sr]k_live_[A-Za-z0-9]{24,}\b|\bAIza[\w-]{35}\b"
+        r"|\bhf_[A-Za-z]{34}\b|\bglpat-[\w-]{20,}|\bnpm_[A-Za-z0-9]{36}\b"
     ),
-}
-NOT_PERSONAL = re.compile(r"@(?:[\w-]+\.)*(?:example(?:\.(?:com|net|org))?|invalid|localhost|test)$", re.IGNORECASE)  # RFC 2606: nobody's
+}  # source of the forms of keys: the providers' documentation; of cards: ISO/IEC 7812-1 and the groups they are printed in
+NOT_PERSONAL = re.compile(
+    r"@(?:[\w-]+\.)*(?:example(?:\.(?:com|net|org))?|invalid|localhost|test)$"  # RFC 2606: nobody's
+    r"|^git@|^no-?reply@|\.(?:png|jpe?g|gif|svg|webp|ico|css|js|html?)$",  # remote repositories, senders, images named for two sizes
+    re.IGNORECASE,
+)
+PRIVATE = tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))  # source: RFC 1918
+ISSUERS = re.compile(
+    r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]|2[2-7]|35|6\d)\d{14}|3[47]\d{13}|3[0689]\d{12}"
+)  # source: the issuers' published ranges
+PHONE_DIGITS = range(10, 16)  # source: E.164, 15 at most; fewer than 10 are postal codes, dates and page numbers as often
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,23 +121,36 @@ def _language(text: str) -> str | None:
 
 
 def _count(kind: str, text: str) -> int:
-    found = PERSONAL[kind].findall(text)
-    if kind == "email":
-        return sum(not NOT_PERSONAL.search(address) for address in found)
-    if kind == "card":
-        return sum(_is_card(number) for number in found)
-    if kind == "iban":
-        return sum(_is_iban(number) for number in found)
-    if kind == "ip_address":
-        return sum(not address.startswith(("0.", "10.", "127.", "192.168.", "255.")) for address in found)
-    return len(found)
+    found = [match.group() for match in PERSONAL[kind].finditer(text)]
+    check = {"email": _is_address, "phone": _is_phone, "card": _is_card, "iban": _is_iban, "ip_address": _is_host}.get(kind)
+    return sum(map(check, found)) if check else len(found)
+
+
+def _is_address(address: str) -> bool:
+    return not NOT_PERSONAL.search(address)
+
+
+def _is_phone(number: str) -> bool:
+    digits = [char for char in number if char.isdigit()]
+    return len(digits) in PHONE_DIGITS and 2 * digits.count("0") < len(digits)  # bytes in a dump have a zero each
+
+
+def _is_host(address: str) -> bool:
+    """Whether an address can be somebody's: not of a private network, this machine, a group or a mask."""
+    try:
+        host = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    own = host.is_loopback or host.is_link_local or host.is_multicast or host.is_unspecified or address.startswith(("0.", "255."))
+    return not (own or (host.version == 4 and any(host in network for network in PRIVATE)))
 
 
 def _is_card(number: str) -> bool:
-    """Luhn's check digit, ISO/IEC 7812-1."""
-    digits = [int(digit) for digit in number if digit.isdigit()]
+    """An issuer's first digits and length, and Luhn's check digit, ISO/IEC 7812-1."""
+    plain = re.sub("[ -]", "", number)
+    digits = [int(digit) for digit in plain]
     doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]
-    return len(set(digits)) > 1 and (sum(doubled) + sum(digits[-1::-2])) % 10 == 0
+    return bool(ISSUERS.fullmatch(plain)) and (sum(doubled) + sum(digits[-1::-2])) % 10 == 0
 
 
 def _is_iban(number: str) -> bool:
