@@ -115,6 +115,87 @@ def test_a_static_table_with_its_own_splitting_rules_equals_pooling_its_tokens(t
         open_encoder(EmbedConfig(encoder="static", model=str(tmp_path)))
 
 
+def saved_static(folder: Path, tokenizer: Tokenizer, tensors: dict[str, np.ndarray], *, inner: str = ".") -> EmbedConfig:
+    from safetensors.numpy import save_file
+
+    (folder / inner).mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / inner / "tokenizer.json"))
+    save_file(tensors, folder / inner / "model.safetensors")
+    return EmbedConfig(encoder="static", model=str(folder))
+
+
+def word_pieces() -> Tokenizer:
+    from tokenizers import models, normalizers, pre_tokenizers
+
+    words = ["[UNK]", "the", "cat", "##s", "sat", ".", "##t", "ca", "don", "'", ","]
+    tokenizer = Tokenizer(models.WordPiece(vocab={word: index for index, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer
+
+
+def byte_pieces(*, prefix: bool) -> Tokenizer:
+    from tokenizers import models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    tokenizer.train_from_iterator(PROSE * 3, trainers.BpeTrainer(vocab_size=400, show_progress=False))
+    return tokenizer
+
+
+def pooled(rows: np.ndarray) -> np.ndarray:
+    total = rows.sum(axis=0)
+    return total / np.linalg.norm(total)
+
+
+@pytest.mark.parametrize("inner", [".", "0_StaticEmbedding"])
+@pytest.mark.parametrize("kind", ["plain", "half", "weights", "mapping", "sentence-transformers"])
+def test_every_form_in_which_a_static_table_is_saved_gives_the_vectors_of_pooling_it(tmp_path: Path, kind: str, inner: str):
+    tokenizer, rng = word_pieces(), np.random.default_rng(1)
+    num = tokenizer.get_vocab_size()
+    table, row, weight = rng.standard_normal((num, 8)).astype(np.float32), np.arange(num), np.ones(num, np.float32)
+    tensors = {"embeddings": table}
+    if kind == "half":
+        table = table.astype(np.float16)
+        tensors = {"embeddings": table}
+    if kind in ("weights", "mapping"):  # model2vec weighs tokens apart from their vectors, and shares vectors among them
+        weight = rng.random(num).astype(np.float32)
+        tensors["weights"] = weight
+    if kind == "mapping":
+        row = rng.integers(0, 5, num)
+        tensors |= {"mapping": row, "embeddings": table[:5].copy()}
+    if kind == "sentence-transformers":
+        tensors = {"embedding.weight": table}
+    encoder = open_encoder(saved_static(tmp_path, tokenizer, tensors, inner=inner))
+    texts = ["The cats sat.", "the cat, don't\nsat", "cats xyz cat", "東京"]
+    for text, vector in zip(texts[:3], encoder.encode(pa.array(texts))):
+        ids = np.array([index for index in tokenizer.encode(text).ids if index])  # model2vec leaves the unknown token out
+        np.testing.assert_allclose(vector, pooled(table.astype(np.float32)[row[ids]] * weight[ids][:, None]), rtol=1e-4, atol=1e-6)
+    assert not encoder.encode(pa.array(texts))[3].any()
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_a_byte_level_table_gets_the_space_before_each_word(tmp_path: Path, prefix: bool):
+    tokenizer = byte_pieces(prefix=prefix)
+    table = np.random.default_rng(2).standard_normal((tokenizer.get_vocab_size(), 16)).astype(np.float32)
+    encoder = open_encoder(saved_static(tmp_path, tokenizer, {"embeddings": table}))
+    texts = [text for text in PROSE if text and "\n" not in text] + ["def add\nreturn"]
+    for text, vector in zip(texts, encoder.encode(pa.array(texts))):
+        np.testing.assert_allclose(vector, pooled(table[tokenizer.encode(text).ids]), rtol=1e-4, atol=1e-5)
+
+
+def test_a_folder_that_holds_no_static_table_is_named(tmp_path: Path):
+    config = saved_static(tmp_path, word_pieces(), {"something": np.ones((2, 2), np.float32)})
+    with pytest.raises(ConfigError, match="it holds something"):
+        open_encoder(config)
+    (tmp_path / "model.safetensors").write_bytes(b"not safetensors")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        open_encoder(config)
+    saved_static(tmp_path, word_pieces(), {"embeddings": np.full((11, 2), np.nan, np.float32)})
+    with pytest.raises(ConfigError, match="not finite"):
+        open_encoder(config)
+
+
 class _Server(BaseHTTPRequestHandler):
     failures: int
     largest: int

@@ -37,7 +37,7 @@ BuildStage = Literal["embed", "cluster", "quality", "tokenise", "store"]
 BUILD_STAGES: tuple[BuildStage, ...] = ("embed", "cluster", "quality", "tokenise", "store")
 STEP_CODE = {
     "embed": (
-        *(f"forerun.curate.embed.{name}" for name in ("encoders", "endpoint", "onnx", "quantize", "static", "tfidf", "words")),
+        *(f"forerun.curate.embed.{name}" for name in ("encoders", "endpoint", "layout", "onnx", "quantize", "static", "tfidf", "words")),
         "forerun.curate.growing",
         "forerun.curate.patience",
     ),

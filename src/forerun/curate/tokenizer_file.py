@@ -86,6 +86,17 @@ def for_documents(tokenizer_json: str) -> str:
     return json.dumps(spec, ensure_ascii=False)
 
 
+def unknown_id(tokenizer_json: str) -> int | None:
+    """The id of what stands for text that the vocabulary lacks; none where every text can be written."""
+    spec = json.loads(tokenizer_json)
+    name = _unknown(spec["model"])
+    return (
+        None
+        if name is None
+        else ({token["content"]: token["id"] for token in spec.get("added_tokens") or []} | _vocabulary(spec)).get(name)
+    )
+
+
 def start_share(first_ids: np.ndarray, token: int) -> float:
     """Share of documents that start with a token: the detector for a lost or doubled start marker in tokenised data.
 

@@ -27,9 +27,9 @@ class EmbedConfig:
     """How documents become vectors."""
 
     encoder: Literal["wordllama", "tfidf", "static", "onnx", "endpoint"] = "wordllama"
-    """`wordllama`: the table in the installed package, offline. `tfidf`: fitted on the corpus, lexical. `static`: folder with
-    model.safetensors and tokenizer.json (model2vec layout). `onnx`: folder with model.onnx and tokenizer.json. `endpoint`:
-    an OpenAI-compatible `/embeddings`."""
+    """`wordllama`: the table in the installed package, offline. `tfidf`: fitted on the corpus, lexical. `static`: folder of
+    model2vec or of sentence-transformers' StaticEmbedding. `onnx`: folder of sentence-transformers or an exporter with (onnx/)model.onnx
+    and tokenizer.json. `endpoint`: an OpenAI-compatible `/embeddings`."""
     model: str = ""
     """Folder, or the model's name at the endpoint."""
     url: str = ""
@@ -56,8 +56,15 @@ def weight_files(config: EmbedConfig) -> list[Path]:
         from forerun.curate.embed.static import wordllama_files
 
         return list(wordllama_files())
-    names = {"static": ("model.safetensors", "tokenizer.json"), "onnx": ("model.onnx", "tokenizer.json")}.get(config.encoder, ())
-    return [Path(config.model) / name for name in names]
+    if config.encoder == "static":
+        from forerun.curate.embed.static import static_files
+
+        return list(static_files(Path(config.model)))
+    if config.encoder == "onnx":
+        from forerun.curate.embed.layout import model_files
+
+        return model_files(Path(config.model))
+    return []
 
 
 def open_encoder(config: EmbedConfig) -> Encoder:

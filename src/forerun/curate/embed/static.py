@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from pathlib import Path
+from typing import Any
 
 import numba as nb
 import numpy as np
@@ -17,9 +18,12 @@ import pyarrow as pa
 
 from forerun.base.errors import ConfigError
 from forerun.curate.embed.words import WordTable
+from forerun.curate.tokenizer_file import unknown_id
 
 MOST_WORDS = 1 << 21  # assumed: about 100 MiB of cache; beyond it the cache starts anew
 SPACE_MARK = "▁"
+TABLE = "model.safetensors"
+TABLE_NAMES = ("embeddings", "embedding.weight")  # source: model2vec's and sentence-transformers' names
 
 
 class StaticEncoder:
@@ -27,19 +31,26 @@ class StaticEncoder:
 
     Args:
         vectors: float32 `[vocabulary, D]`.
-        tokenizer_json: of the table. SentencePiece style (spaces written as `▁`) is applied to bare words; any other style
-            normalises and splits each word by its own rules.
+        tokenizer_json: of the table. One that marks spaces in its normaliser (SentencePiece) is applied to bare words with the
+            mark set by hand; any other normalises and splits by its own rules, a byte-level one with the space before a word.
+        whole: runs between white space are tokenised at once, as exact as whole texts for most tokenizers; else runs of letters,
+            of marks and single digits, which come again more often.
     """
 
-    def __init__(self, vectors: np.ndarray, tokenizer_json: str) -> None:
+    def __init__(self, vectors: np.ndarray, tokenizer_json: str, *, whole: bool = False) -> None:
         from tokenizers import Tokenizer
 
         self.num_dimensions = vectors.shape[1]
         self._vectors = np.ascontiguousarray(vectors, np.float32)
         spec = json.loads(tokenizer_json)
-        self._marks_spaces = SPACE_MARK in json.dumps([spec.get("normalizer"), spec.get("pre_tokenizer")], ensure_ascii=False)
+        splits = json.dumps(spec.get("pre_tokenizer"))
+        self._whole, self._spaces = whole, '"ByteLevel"' in splits
+        self._begins_spaced = not self._spaces or '"add_prefix_space": true' in splits
+        if self._spaces:  # spaces are set here, not by the splitter before every piece
+            spec["pre_tokenizer"] = json.loads(splits.replace('"add_prefix_space": true', '"add_prefix_space": false'))
+        self._marks_spaces = _marks(spec.get("normalizer")) or (not whole and _marks(spec.get("pre_tokenizer")))
         if self._marks_spaces:
-            spec |= {"normalizer": None, "pre_tokenizer": None}
+            spec |= {"normalizer": _without_marks(spec.get("normalizer")), "pre_tokenizer": None}
         spec |= {"post_processor": None, "truncation": None, "padding": None}
         self._tokenizer = Tokenizer.from_str(json.dumps(spec))
         largest = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
@@ -61,7 +72,7 @@ class StaticEncoder:
         return normalized(out)
 
     def _forget(self) -> None:
-        self._table = WordTable()
+        self._table = WordTable(whole=self._whole, begins_spaced=self._begins_spaced)
         self._token_ids, self._num_ids = np.empty(1 << 16, np.int32), 0
         self._starts = np.zeros(1 << 16, np.int64)
 
@@ -72,6 +83,10 @@ class StaticEncoder:
             texts = [
                 (SPACE_MARK if after_space else "") + text.replace(" ", SPACE_MARK) for text, after_space in zip(texts, spaced.tolist())
             ]
+        elif self._spaces:
+            texts = [" " + text if after_space else text for text, after_space in zip(texts, spaced.tolist())]
+        elif self._whole:
+            texts = [text.strip() for text in texts]
         encoded = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
         lengths = np.array([len(ids) for ids in encoded], np.int64)
         flat = np.array([index for ids in encoded for index in ids], np.int32)
@@ -100,17 +115,61 @@ def wordllama_encoder() -> StaticEncoder:
     return StaticEncoder(load_file(str(table))["embedding.weight"].astype(np.float32), tokenizer.read_text(encoding="utf-8"))
 
 
+def static_files(folder: Path) -> tuple[Path, Path]:
+    """Table and tokenizer of a saved static model, as model2vec or sentence-transformers lay it out."""
+    inner = folder / "0_StaticEmbedding"
+    home = inner if (inner / TABLE).exists() else folder
+    return home / TABLE, home / "tokenizer.json"
+
+
 def folder_encoder(folder: Path) -> StaticEncoder:
-    """A static model saved by model2vec: model.safetensors with `embeddings`, and tokenizer.json."""
+    """A static model saved by model2vec or sentence-transformers: a table, and with some a weight a token and a row of the table a token.
+
+    The unknown token has no say, as in model2vec. Raises: ConfigError when a file is missing or is not what it should be.
+    """
+    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    table, tokenizer = folder / "model.safetensors", folder / "tokenizer.json"
+    table, tokenizer = static_files(folder)
     for path in (table, tokenizer):
         if not path.exists():
             raise ConfigError(
                 f"embed.model folder {folder} has no {path.name}", hint="save the static model with model2vec's save_pretrained"
             )
-    return StaticEncoder(load_file(str(table))["embeddings"].astype(np.float32), tokenizer.read_text(encoding="utf-8"))
+    try:
+        arrays = load_file(str(table))
+    except (SafetensorError, OSError) as error:
+        raise ConfigError(f"embed.model {table} cannot be read: {error}", hint="copy or save the model again") from None
+    found = [arrays[name] for name in TABLE_NAMES if name in arrays]
+    if not found or found[0].ndim != 2:
+        raise ConfigError(
+            f"embed.model {table} has no table of vectors under {' or '.join(TABLE_NAMES)}: it holds {', '.join(sorted(arrays)) or 'nothing'}",
+            hint="save the static model with model2vec's save_pretrained",
+        )
+    vectors = np.array(found[0], np.float32)
+    if "mapping" in arrays:
+        vectors = vectors[arrays["mapping"]]
+    if "weights" in arrays:
+        vectors = vectors * np.asarray(arrays["weights"], np.float32)[:, None]
+    text = tokenizer.read_text(encoding="utf-8")
+    unknown = unknown_id(text)
+    if unknown is not None and unknown < len(vectors):
+        vectors[unknown] = 0
+    if not np.isfinite(vectors).all():
+        raise ConfigError(f"embed.model {table} holds numbers that are not finite", hint="save the static model again")
+    return StaticEncoder(vectors, text, whole=True)
+
+
+def _without_marks(normalizer: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What a normaliser does beside writing spaces as marks, which the words here carry already."""
+    if normalizer is None or normalizer.get("type") == "Sequence":
+        parts = [part for part in (normalizer or {}).get("normalizers", []) if _without_marks(part) is not None]
+        return {"type": "Sequence", "normalizers": parts} if parts else None
+    return None if _marks(normalizer) else normalizer
+
+
+def _marks(part: dict[str, Any] | None) -> bool:
+    return SPACE_MARK in json.dumps(part, ensure_ascii=False)
 
 
 def normalized(vectors: np.ndarray) -> np.ndarray:

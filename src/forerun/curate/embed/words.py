@@ -35,6 +35,9 @@ def _classes() -> np.ndarray:
 
 
 CLASSES = _classes()
+CHUNKS = np.where(np.isin(CLASSES, (SPACE, NEWLINE, INNER)), CLASSES, LETTER).astype(np.uint8)
+"""Whole runs between white space as words, for tokenizers that split them by rules of their own."""
+LONGEST_CHUNK = 1024  # assumed: longer runs without white space are data, or pages of an unspaced script that may be cut anywhere
 
 
 @nb.njit(nogil=True, cache=True)
@@ -46,11 +49,13 @@ def mix(value):
 
 
 @nb.njit(nogil=True, cache=True)
-def split(data, offsets, classes, fold):
+def split(data, offsets, classes, fold, longest=LONGEST_WORD, begins_spaced=True):
     """Words of each document.
 
     Args:
         fold: ASCII letters are compared without case, and preceding spaces do not count.
+        longest: bytes of a word of letters.
+        begins_spaced: a document's first word counts as one after a space.
     Returns: hash `[U]` uint64, start `[U]`, length `[U]`, and the first word of each document `[documents + 1]`.
     """
     room = int((offsets[-1] - offsets[0]) // 4) + 1024
@@ -59,7 +64,7 @@ def split(data, offsets, classes, fold):
     count = 0
     for document in range(len(offsets) - 1):
         at, end = offsets[document], offsets[document + 1]
-        spaced = True
+        spaced = begins_spaced
         while at < end:
             kind = classes[data[at]]
             stop = at + 1
@@ -72,7 +77,7 @@ def split(data, offsets, classes, fold):
                     continue
                 stop -= 1  # the last space belongs to the next word
             elif kind == LETTER:
-                while stop < end and stop - at < LONGEST_WORD and (classes[data[stop]] == LETTER or classes[data[stop]] == INNER):
+                while stop < end and stop - at < longest and (classes[data[stop]] == LETTER or classes[data[stop]] == INNER):
                     stop += 1
                 while stop < end and classes[data[stop]] == INNER:
                     stop += 1
@@ -145,15 +150,16 @@ def _rehashed(keys, values):
 class WordTable:
     """Numbers for the distinct words of a corpus, kept over calls."""
 
-    def __init__(self, *, fold: bool = False) -> None:
-        self.fold = fold
+    def __init__(self, *, fold: bool = False, whole: bool = False, begins_spaced: bool = True) -> None:
+        self.fold, self.whole, self.begins_spaced = fold, whole, begins_spaced
         self._keys, self._values = np.zeros(1 << 16, np.uint64), np.zeros(1 << 16, np.int32)
         self.num_words = 0
 
     def number(self, column: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray, list[bytes], np.ndarray]:
         """Word ids `[U]`, first word of each document, the bytes of the words not seen before, and whether a space precedes each."""
         data, offsets = buffers(column)
-        hashes, starts, lengths, first = split(data, offsets, CLASSES, self.fold)
+        classes, longest = (CHUNKS, LONGEST_CHUNK) if self.whole else (CLASSES, LONGEST_WORD)
+        hashes, starts, lengths, first = split(data, offsets, classes, self.fold, longest, self.begins_spaced)
         ids, fresh, self._keys, self._values = intern(hashes, self._keys, self._values, self.num_words)
         self.num_words += len(fresh)
         new: np.ndarray = np.asarray(fresh, np.int64)
