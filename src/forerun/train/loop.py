@@ -190,14 +190,19 @@ class _Run:
         factors = jax.device_get(jax.vmap(schedule(config.optim.schedule, num_steps))(jax.numpy.arange(num_steps))).tolist()
         evals, saves = moments(config, config.eval.every_fraction), moments(config, config.checkpoint.every_fraction)
         evaluation: dict[str, float] = {}
-        pending: _Pending | None = None
+        pending: list[_Pending] = []
         word, stopped_by, clock = "", list[str](), time.perf_counter()
 
-        def settle(finished: _Pending) -> None:
+        def settle(num_steps_done: int) -> None:
             nonlocal clock
-            jax.block_until_ready(finished.report)
+            finished = [pending.pop(0) for _ in range(num_steps_done)]
+            jax.block_until_ready(finished[-1].report)
             began, clock = clock, time.perf_counter()  # a step is handed over while the one before runs: it begins where that one ended
-            row = rows.row(finished.report, step_time_s=clock - began, learning_factor=factors[finished.step - 1])
+            for each in finished:  # two that end together share the time: the later one was under way while the other was waited for
+                record(each, (clock - began) / len(finished))
+
+        def record(finished: _Pending, step_time_s: float) -> None:
+            row = rows.row(finished.report, step_time_s=step_time_s, learning_factor=factors[finished.step - 1])
             row |= {"loader_wait_s": finished.fetched.wait_s, "loader_occupancy": finished.fetched.occupancy}
             journal.log(finished.step, row)
             if drops is not None:
@@ -226,13 +231,12 @@ class _Run:
             for fetched in loader:
                 pulse.phase("step", fetched.step)
                 state, report = step_fn(in_turn(self.mesh, state), model_batch(fetched.batch, self.mesh))
-                if pending is not None:
-                    settle(pending)
                 done = fetched.step + 1
-                pending = _Pending(done, report, fetched)
+                pending.append(_Pending(done, report, fetched))
                 if done in evals or done in saves or done == last:
-                    settle(pending)
-                    pending = None
+                    settle(len(pending))
+                elif len(pending) > 1:
+                    settle(1)
                 if done in evals or done == last:
                     pulse.phase("evaluate", done)
                     evaluation = evaluator(state)
@@ -243,9 +247,8 @@ class _Run:
                     for sample in sampler(state, done):
                         journal.event("sample", done, **sample)
                     word = self.on_eval(done, evaluation) if self.on_eval else ""
-                if stopped_by and pending is not None:
-                    settle(pending)
-                    pending = None
+                if stopped_by and pending:
+                    settle(len(pending))
                 if done in saves or done == last or stopped_by:
                     pulse.phase("save", done)
                     whole = on_first_host(state)
@@ -255,7 +258,7 @@ class _Run:
                         journal.log(done, {"checkpoint_time_s": blocked_s})
                 if stopped_by:
                     break
-                if pending is None:
+                if not pending:
                     clock = time.perf_counter()  # after evaluating and saving, which no step's time holds
             pulse.phase("finish", last)
             outcome = checkpoints.finish()
