@@ -168,6 +168,9 @@ def test_foreign_weights_come_in_by_command_in_the_form_a_release_has(tmp_path, 
         (lambda folder: (folder / "model.safetensors").unlink(), r"holds no \*\.safetensors"),
         (lambda folder: edit(folder, model_type="gpt2"), "model_type must be one of"),
         (lambda folder: edit(folder, num_hidden_layers=3), "is missing"),
+        (lambda folder: edit(folder, intermediate_size=12), r"experts/w_gate has shape \(3, 8, 6\), config.json asks for \(3, 8, 12\)"),
+        (lambda folder: indexed(folder, "part-1.safetensors"), "lacks part-1.safetensors"),
+        (lambda folder: (folder / "model.safetensors.index.json").write_text("[]"), "has no weight_map"),
         (lambda folder: edit(folder, num_hidden_layers=1), "have no place"),
         (lambda folder: edit(folder, sliding_window=4), "sliding_window=4 has no equal"),
     ],
@@ -177,6 +180,18 @@ def test_foreign_weights_that_cannot_be_meant_are_refused_in_one_line(tmp_path, 
     damage(tmp_path / "theirs")
     with pytest.raises(PlatformError, match=words):
         run(["import", "hf", str(tmp_path / "theirs"), "--out", str(tmp_path / "ours")])
+
+
+def test_weights_the_index_does_not_name_are_left_alone(tmp_path, capsys):
+    """Repositories keep the same weights in the trainer's own form beside them."""
+    mixtral(tmp_path / "theirs")
+    save_file({"layers.0.attention.wq.weight": np.zeros((8, 8), np.float32)}, tmp_path / "theirs" / "consolidated.safetensors")
+    indexed(tmp_path / "theirs", "model.safetensors")
+    assert run(["import", "hf", str(tmp_path / "theirs"), "--out", str(tmp_path / "ours")]) == 0
+
+
+def indexed(folder: Path, file: str) -> None:
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"model.norm.weight": file}}))
 
 
 def edit(folder: Path, **changes: object) -> None:

@@ -7,6 +7,8 @@ Expert layouts that are read: one matrix per expert, and all experts fused, unde
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +18,7 @@ import numpy as np
 
 from forerun.base.errors import DataError
 from forerun.model.config import ModelConfig
+from forerun.model.count import leaves
 from forerun.model.hf_config import config_of, read_settings
 
 DTYPES = ("F64", "F32", "F16", "BF16")
@@ -43,7 +46,7 @@ def import_hf(folder: Path) -> tuple[ModelConfig, dict[str, Any]]:
     """Read `config.json` and `*.safetensors` of a folder.
 
     Returns: the config, and float32 NumPy parameters shaped as `model/params.py` says.
-    Raises: DataError for another kind of model, a switch our block has no equal for, or a missing or leftover tensor.
+    Raises: DataError for another kind of model, a switch our block has no equal for, or a missing, leftover or misshapen tensor.
     """
     path = folder / "config.json"
     settings = read_settings(path)
@@ -51,6 +54,7 @@ def import_hf(folder: Path) -> tuple[ModelConfig, dict[str, Any]]:
     multipliers = _multipliers(settings, str(path))
     tensors = dict(_tensors(folder))
     params = _params(config, tensors)
+    _check_shapes(params, config, folder)
     multipliers.fold_into(params, tied=config.tied_embeddings)
     if tensors:
         raise DataError(
@@ -69,10 +73,7 @@ def _multipliers(settings: dict[str, Any], where: str) -> _Multipliers:
 def _tensors(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
     from safetensors import SafetensorError, safe_open
 
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise DataError(f"{folder} holds no *.safetensors", hint="convert pickled weights with `save_pretrained(safe_serialization=True)`")
-    for path in files:
+    for path in _files(folder):
         try:
             with safe_open(path, framework="numpy") as file:
                 for name in file.keys():  # noqa: SIM118  not a dict
@@ -82,6 +83,26 @@ def _tensors(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
                     yield name, np.asarray(file.get_tensor(name), np.float32)
         except SafetensorError as error:
             raise DataError(f"{path} cannot be read: {error}", hint="download it again") from None
+
+
+def _files(folder: Path) -> list[Path]:
+    """What the index names, where there is one: repositories hold the same weights in other forms beside them."""
+    index = folder / "model.safetensors.index.json"
+    if not index.exists():
+        files = [folder / "model.safetensors"] if (folder / "model.safetensors").exists() else sorted(folder.glob("*.safetensors"))
+        if not files:
+            raise DataError(
+                f"{folder} holds no *.safetensors", hint="convert pickled weights with `save_pretrained(safe_serialization=True)`"
+            )
+        return files
+    try:
+        names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{index} has no weight_map that can be read: {error}", hint="download it again") from None
+    absent = [name for name in names if not (folder / name).is_file()]
+    if absent:
+        raise DataError(f"{folder} lacks {absent[0]}, which its index names, and {len(absent) - 1} more", hint="download the rest")
+    return [folder / name for name in names]
 
 
 def _params(config: ModelConfig, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -126,3 +147,22 @@ def _params(config: ModelConfig, tensors: dict[str, np.ndarray]) -> dict[str, An
         params["head"] = take("lm_head.weight").T
     tensors.pop("lm_head.weight", None)
     return params
+
+
+def _check_shapes(params: dict[str, Any], config: ModelConfig, folder: Path) -> None:
+    """A config of another size beside the weights would go unnoticed until the first product."""
+    expected = {leaf.path: leaf.shape for leaf in leaves(config)}
+    for path, array in _arrays(params):
+        shape = expected[re.sub(r"/[0-9]+/", "/*/", path)]
+        if array.shape != shape:
+            raise DataError(
+                f"{folder}: {path} has shape {array.shape}, config.json asks for {shape}", hint="the weights are of another config"
+            )
+
+
+def _arrays(tree: Any, path: str = "") -> Iterator[tuple[str, np.ndarray]]:
+    children = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    if isinstance(tree, np.ndarray):
+        yield path, tree
+    for name, child in children:
+        yield from _arrays(child, f"{path}/{name}" if path else str(name))
