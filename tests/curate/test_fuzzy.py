@@ -139,6 +139,40 @@ def test_punctuation_case_and_wrapping_do_not_change_a_signature():
         np.testing.assert_array_equal(signature[0], signature[1])
 
 
+def test_any_mixture_of_words_marks_and_spaces_is_folded_as_if_character_by_character():
+    rng = random.Random(8)
+    pieces = [
+        "a",
+        "Z",
+        "7",
+        "word",
+        "MiXed",
+        " ",
+        "  ",
+        "\n",
+        "\t\r",
+        "\x0b",
+        "\x7f",
+        "\x1f",
+        ".",
+        ",;",
+        "--",
+        "'",
+        "é",
+        "Ж",
+        "漢",
+        "—",
+        "\u00ad",
+    ]
+    texts = ["".join(rng.choice(pieces) for _ in range(rng.randrange(1, 400))) for _ in range(300)]
+    texts += [" " * 63 + mark + "x" * 5 + mark * 2 + " y" * 70 for mark in "., a"]  # edges of what is read at once
+    separators = re.compile(r"[\s\x00-\x20\x7f]+")
+    by_hand = [separators.sub(" ", re.sub(r"[^\w\s\x00-\x20\x7f]|\u00ad|—", "", text)).strip().lower().replace("é", "e") for text in texts]
+    config = MinHashConfig(bands=2, rows=8)
+    folded, _ = signatures(pa.array(texts), config)
+    np.testing.assert_array_equal(folded, signatures(pa.array(by_hand), config)[0])
+
+
 def test_a_signature_does_not_depend_on_the_documents_around_it():
     rng = random.Random(3)
     texts = [sentence(rng, rng.randrange(1, 3000)) for _ in range(20)]

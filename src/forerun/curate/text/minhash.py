@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from forerun.base.errors import ConfigError
-from forerun.curate.text.registers import HIGH, bits_within, letters, store_eight, trailing_zeros, up_to_eight, word_bits
+from forerun.curate.text.registers import bits_within, folded, load_eight, word_bits
 from forerun.curate.text.spelling import DECODED, SEPARATES, SKIPPED, cut, spelling, symbol
 from forerun.curate.text.words import arguments, buffers, grams_of, room_for, scan_words
 
@@ -136,76 +136,45 @@ def _slots(length):
 def _codes(content, first, stop, low, wide, codes):
     """Write a document's folded characters: punctuation dropped, white space between words one space. Returns how many.
 
-    Runs of word bytes come from the edges of bit masks over 64 bytes; a run with bytes beyond ASCII is read character by character.
+    64 ASCII bytes at a time: bit masks say which are kept, then each is written and the place moves on if it was, without a branch.
     """
-    count, begin, carry, pending = 0, -1, np.uint64(0), False
-    for block in range(first, stop + 1, 64):  # one more block where the last is full: the edge of a run that ends the document
-        if block + 64 <= len(content):
-            bits = word_bits(content, block, 0)
-            blank = bits_within(content, block, 0, 33) | bits_within(content, block, 127, 1)
-        else:
-            bits, blank = _last_masks(content, block, stop, low)
-        if stop - block < 64:
-            inside = (np.uint64(1) << np.uint64(stop - block)) - np.uint64(1)
-            bits &= inside
-            blank &= inside
-        edges = bits ^ ((bits << np.uint64(1)) | carry)
-        carry = bits >> np.uint64(63)
-        while edges:
-            lowest = edges & (~edges + np.uint64(1))
-            place = block + trailing_zeros(edges)
-            edges ^= lowest
-            below = blank & (lowest - np.uint64(1))
-            blank ^= below
-            if begin < 0:
-                pending |= below != 0
-                begin = place
-                continue
-            at, high = count + (pending and count > 0), np.uint64(0)
-            codes[count] = 32
-            for index in range(0, place - begin, 8):  # the last eight may reach beyond the run: what follows writes over it
-                eight = up_to_eight(content, begin + index, min(8, place - begin - index))
-                high |= eight
-                if high & HIGH:  # read anew below; bytes that are no text have no room here
-                    break
-                store_eight(codes, at + index, eight | (letters(eight) >> np.uint64(2)))
-            if high & HIGH:
-                count, pending = _mixed_codes(content, begin, place, low, wide, codes, count, pending)
-            else:
-                count, pending = at + place - begin, False
-            begin = -1
-        if begin < 0:
-            pending |= blank != 0
-    return count
-
-
-@numba.njit(cache=True, nogil=True)
-def _last_masks(content, block, stop, low):
-    """Word bytes and white space where the buffer ends within 64 bytes."""
-    bits, blank = np.uint64(0), np.uint64(0)
-    for index in range(block, stop):
-        bits |= np.uint64(low[content[index]] > SKIPPED) << np.uint64(index - block)
-        blank |= np.uint64(low[content[index]] == SEPARATES) << np.uint64(index - block)
-    return bits, blank
-
-
-@numba.njit(cache=True, nogil=True)
-def _mixed_codes(content, at, stop, low, wide, codes, count, pending):
-    """The characters of a run without ASCII separators. Returns how many codes there are then, and whether a space is due."""
+    at, count = first, 0
     while at < stop:
-        folded = low[content[at]]
-        entry, width = (np.uint32(folded), 1) if folded < DECODED else symbol(content, at, stop, wide)
+        if at + 64 > stop or bits_within(content, at, 128, 128):
+            at, count = _decoded_codes(content, at, min(at + 64, stop), stop, low, wide, codes, count)
+            continue
+        words = word_bits(content, at, 0)
+        spaces = bits_within(content, at, 0, 33) | bits_within(content, at, 127, 1)
+        dropped = ~(words | spaces)
+        after = (words << np.uint64(1)) | np.uint64(count > 0 and codes[count - 1] != 32)  # behind a word that is written
+        beyond = (dropped + (after & dropped)) & ~dropped  # a carry runs through what is dropped behind a word to the next byte
+        kept = words | (spaces & (after | beyond))
+        place = np.uint64(count)
+        for index in range(0, 64, 8):
+            eight, bits = folded(load_eight(content, at + index)), kept >> np.uint64(index)
+            for _ in range(8):
+                codes[place] = np.uint32(eight & np.uint64(0xFF))
+                place += bits & np.uint64(1)
+                eight, bits = eight >> np.uint64(8), bits >> np.uint64(1)
+        at, count = at + 64, np.int64(place)
+    return count - (count > 0 and codes[count - 1] == 32)
+
+
+@numba.njit(cache=True, nogil=True)
+def _decoded_codes(content, at, until, stop, low, wide, codes, count):
+    """The characters that begin before `until`, one by one. Returns where they end, and how many codes there are then."""
+    while at < until:
+        byte = low[content[at]]
+        entry, width = (np.uint32(byte), 1) if byte < DECODED else symbol(content, at, stop, wide)
         at += width
         code = entry & np.uint32(0xFFFFFF)
         if code == SEPARATES:
-            pending = True
+            codes[count] = 32
+            count += count > 0 and codes[count - 1] != 32
         elif code != SKIPPED:
-            if pending and count:
-                codes[count] = 32
-                count += 1
             codes[count] = code
-            count, pending = count + 1, False
-    return count, pending
+            count += 1
+    return at, count
 
 
 @numba.njit(cache=True, nogil=True)

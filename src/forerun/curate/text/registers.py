@@ -37,20 +37,6 @@ def load_eight(typingctx, array, index):
 
 
 @intrinsic
-def store_eight(typingctx, array, index, eight):
-    """Write the bytes of a 64-bit word, the lowest first, as eight elements of a uint32 array. The caller knows that there is room."""
-
-    def codegen(context, builder, signature, arguments):
-        wide = ir.VectorType(ir.IntType(32), 8)
-        lanes = builder.bitcast(arguments[2], ir.VectorType(_BYTE, 8))
-        place = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], wide)
-        builder.store(builder.zext(lanes, wide), place).align = 4
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64, types.uint64), codegen
-
-
-@intrinsic
 def word_bits(typingctx, array, index, punctuated):
     """Which of 64 bytes belong to a word, one bit each: letters and digits, or all but white space; and every byte from 128 on."""
 
@@ -121,6 +107,14 @@ def letters(eight):
     """The high bit of each byte that is an ASCII letter; no byte may be 128 or more."""
     lower = eight | (np.uint64(0x20) * ONES)
     return (lower + np.uint64(0x80 - 97) * ONES) & ~(lower + np.uint64(0x7F - 122) * ONES) & HIGH
+
+
+@numba.njit(cache=True, nogil=True)
+def folded(eight):
+    """The bytes with letters in lower case and every control character a space; no byte may be 128 or more."""
+    control = (~(eight + np.uint64(0x80 - 33) * ONES) | (eight + ONES)) & HIGH
+    every_bit = (control >> np.uint64(7)) * np.uint64(0xFF)
+    return ((eight | (letters(eight) >> np.uint64(2))) & ~every_bit) | (np.uint64(0x20) * ONES & every_bit)
 
 
 @numba.njit(cache=True, nogil=True)
