@@ -8,7 +8,7 @@ from scipy import sparse
 
 from forerun.base.errors import ConfigError, DataError
 from forerun.curate.cluster.checks import adjusted_rand_index, intruder_test, word_judge
-from forerun.curate.cluster.domains import ClusterConfig
+from forerun.curate.cluster.domains import ClusterConfig, find_domains
 from forerun.curate.cluster.kmeans import assign, train
 from forerun.curate.cluster.merge import merge
 from forerun.curate.cluster.names import name_domains
@@ -125,6 +125,15 @@ def test_a_catch_all_domain_lowers_the_intruder_score_by_its_size():
     judge = word_judge(sparse.csr_matrix(words))
     gamed = np.where(rng.random(1600) < 0.5, 8, truth)
     assert intruder_test(gamed, judge)["accuracy"] < intruder_test(truth, judge)["accuracy"] - 0.2
+
+
+@pytest.mark.parametrize("kinds", [0, 1, 2, 5])
+def test_documents_that_an_encoder_cannot_tell_apart_make_fewer_domains_and_no_error(kinds: int):
+    vectors = np.eye(16, dtype=np.float32)[np.arange(300) % max(kinds, 1)] * (kinds > 0)  # kinds 0: nothing known, all zero
+    model = find_domains(vectors, ["word and word"] * 300, ["s"] * 300, ClusterConfig())
+    assert model.report["num_fine"] == max(kinds, 1)
+    labels, _ = model.assign(vectors)
+    assert len(set(labels.tolist())) == len(model.names) <= max(kinds, 1)
 
 
 def test_impossible_floors_are_refused():

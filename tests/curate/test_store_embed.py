@@ -87,6 +87,17 @@ def test_int8_keeps_direction_and_reports_what_it_lost():
     assert (one + two).report() == error.report()
 
 
+@pytest.mark.parametrize("kind", ["few dimensions", "one outweighs"])
+def test_int8_keeps_the_direction_of_vectors_with_large_entries(kind: str):
+    vectors = np.random.default_rng(1).standard_normal((300, 4 if kind == "few dimensions" else 256)).astype(np.float32)
+    if kind == "one outweighs":
+        vectors[:, 7] += 12
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    codes, error = to_int8(vectors)
+    assert (from_int8(codes) * vectors).sum(axis=1).min() > 0.999
+    assert error.report()["widened_fraction"] > 0.9
+
+
 def test_tfidf_puts_texts_of_shared_words_together():
     texts = pa.array(
         [f"{word} {word} boat sea" for word in ("sail", "keel")] * 10 + [f"{word} oven salt" for word in ("bake", "roast")] * 10

@@ -398,5 +398,13 @@ def test_the_whole_path_works_on_an_endpoints_answers_and_survives_saving(teache
         load_quality(tmp_path / "other.npz")
     loaded = load_quality(tmp_path / "q.npz")
     np.testing.assert_array_equal(loaded.score(texts, vectors).score, model.score(texts, vectors).score)
-    with pytest.raises(DataError, match="too few"):
-        fit_quality(ids[:3], texts[:3], vectors[:3], groups[:3], QualityConfig(), labels_file=tmp_path / "x")
+
+
+@pytest.mark.parametrize("num", [1, 2, 5, 19])
+def test_a_handful_of_documents_is_not_judged_and_the_report_says_so(tmp_path: Path, num: int):
+    texts, vectors = pa.array([PROSE + str(index) for index in range(num)]), np.eye(32, dtype=np.float32)[:num]
+    model = fit_quality(
+        [str(index) for index in range(num)], texts, vectors, np.zeros(num, np.int64), QualityConfig(), labels_file=tmp_path / "l"
+    )
+    assert model.report["teacher"].startswith(f"none: {num} documents are too few")
+    assert set(model.score(pa.array([PROSE, CODE, MATH, ""]), np.eye(32, dtype=np.float32)[:4]).bucket) == {2}

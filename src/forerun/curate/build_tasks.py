@@ -39,7 +39,15 @@ def embed_part(partition: str, out: str, lost: str, fitted: str, config: dict[st
         fitted: file of an encoder that was fitted on the corpus; empty when the config alone says which it is.
     """
     encoder = _text_encoder(json.dumps(config, sort_keys=True), fitted)
-    codes, error = to_int8(encoder.encode(pq.read_table(partition, columns=["text"])["text"]))
+    documents = pq.read_table(partition, columns=["id", "text"])
+    vectors = encoder.encode(documents["text"])
+    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(broken):  # they would become some other document's direction without a word
+        raise DataError(
+            f"the encoder gives {len(broken)} documents vectors that are not finite, such as {documents['id'][int(broken[0])]}",
+            hint="use a model in float32, or another encoder",
+        )
+    codes, error = to_int8(vectors)
     write_json(Path(lost), error)
     buffer = io.BytesIO()
     np.save(buffer, codes)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xxhash
 
 from forerun.base.errors import ConfigError
 from forerun.curate.cluster.checks import adjusted_rand_index, intruder_test, word_judge
@@ -86,12 +87,12 @@ def find_domains(
         texts, sources: of the same documents.
         profiles: unit rows of word weights of the first documents, for the intruder test; without it the test is left out.
     """
-    num_fine = int(np.clip(len(vectors) // DOCUMENTS_PER_FINE, 1, config.num_fine))
+    num_fine = int(np.clip(len(vectors) // DOCUMENTS_PER_FINE, 1, min(config.num_fine, num_distinct(vectors))))
     num_domains = int(np.clip(len(vectors) // DOCUMENTS_PER_DOMAIN, min(LEAST_DOMAINS, num_fine), config.num_domains))
     mean = vectors.mean(axis=0) if config.remove_mean else np.zeros(vectors.shape[1], np.float32)
     rows = _centred(vectors, mean)
     sample = rows[_sample(len(rows), ROWS_PER_CENTROID * num_fine, config.seed)]
-    fine = train(sample, num_fine, seed=config.seed)
+    fine = train(sample, min(num_fine, num_distinct(sample)), seed=config.seed)
     labels_fine, cosine = assign(rows, fine.vectors)
     weights = np.bincount(labels_fine, minlength=len(fine.vectors))
     domains = merge(fine.vectors, np.maximum(weights, 1e-9), num_domains, floor=config.floor, seed=config.seed)
@@ -116,6 +117,11 @@ def find_domains(
     return DomainModel(mean.astype(np.float32), fine, domains, names, report)
 
 
+def num_distinct(rows: np.ndarray) -> int:
+    """How many different rows there are: no more clusters than that can be filled."""
+    return len({xxhash.xxh3_128_digest(row) for row in np.ascontiguousarray(rows)})
+
+
 def _centred(vectors: np.ndarray, mean: np.ndarray) -> np.ndarray:
     moved = vectors - mean
     return (moved / np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-12)).astype(np.float32)
@@ -129,7 +135,8 @@ def _sample(total: int, wanted: int, seed: int) -> np.ndarray:
 
 def _stability(rows: np.ndarray, labels: np.ndarray, num_fine: int, num_domains: int, config: ClusterConfig) -> float:
     """Adjusted Rand index between these domains and those of another seed, on a sample."""
-    other_fine = train(rows[_sample(len(rows), 64 * num_fine, config.seed + 1)], num_fine, seed=config.seed + 1)
+    others = rows[_sample(len(rows), 64 * num_fine, config.seed + 1)]
+    other_fine = train(others, min(num_fine, num_distinct(others)), seed=config.seed + 1)
     sample = _sample(len(rows), CHECK_SAMPLE, config.seed)
     fine, _ = assign(rows[sample], other_fine.vectors)
     other = merge(other_fine.vectors, other_fine.weights, num_domains, floor=config.floor, seed=config.seed + 100)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-RANGE = 0.3  # source: Marin's Harrier embeddings clip at 0.3 (#7998); unit vectors of 256 and more dimensions rarely exceed it
+RANGE = 0.3  # source: Marin's Harrier embeddings end at 0.3 (#7998); unit vectors of 256 and more dimensions rarely exceed it
 LEVELS = 127
 
 
@@ -17,8 +17,8 @@ class QuantizationError:
     num_vectors: int = 0
     sum_cosine: float = 0.0
     min_cosine: float = 1.0
-    num_clipped: int = 0
-    num_dimensions: int = 1
+    num_widened: int = 0
+    """Vectors with an entry beyond `RANGE`, coded in wider steps: few dimensions, or one that outweighs the others."""
 
     def __add__(self, other: QuantizationError) -> QuantizationError:
         """Over both sets."""
@@ -26,8 +26,7 @@ class QuantizationError:
             self.num_vectors + other.num_vectors,
             self.sum_cosine + other.sum_cosine,
             min(self.min_cosine, other.min_cosine),
-            self.num_clipped + other.num_clipped,
-            max(self.num_dimensions, other.num_dimensions),
+            self.num_widened + other.num_widened,
         )
 
     def report(self) -> dict[str, float]:
@@ -36,21 +35,24 @@ class QuantizationError:
         return {
             "mean_cosine": round(self.sum_cosine / count, 6) if self.num_vectors else 1.0,
             "min_cosine": round(self.min_cosine, 5),
-            "clipped_fraction": round(self.num_clipped / (count * self.num_dimensions), 9),
+            "widened_fraction": round(self.num_widened / count, 6),
         }
 
 
-def to_int8(vectors: np.ndarray, *, limit: float = RANGE) -> tuple[np.ndarray, QuantizationError]:
-    """Unit vectors as int8 in steps of `limit / 127`, and how far that is from the originals."""
-    scaled = np.rint(vectors * (LEVELS / limit))
-    codes = np.clip(scaled, -LEVELS, LEVELS).astype(np.int8)
-    cosine = (from_int8(codes) * vectors).sum(axis=1)[np.linalg.norm(vectors, axis=1) > 0].astype(np.float64)
+def to_int8(vectors: np.ndarray) -> tuple[np.ndarray, QuantizationError]:
+    """Unit vectors as int8, and how far that is from the originals.
+
+    Steps are of `RANGE / 127`, or of the vector's largest entry / 127 where that is more: a clipped entry would turn the vector.
+    """
+    largest = np.abs(vectors).max(axis=1, initial=0)
+    limit = np.maximum(largest, RANGE).astype(np.float32)
+    codes = np.rint(vectors * (LEVELS / limit)[:, None]).astype(np.int8)
+    cosine = (from_int8(codes) * vectors).sum(axis=1)[largest > 0].astype(np.float64)
     error = QuantizationError(
         num_vectors=len(cosine),
         sum_cosine=float(cosine.sum()),
         min_cosine=float(cosine.min(initial=1.0)),
-        num_clipped=int((np.abs(scaled) > LEVELS).sum()),
-        num_dimensions=vectors.shape[1],
+        num_widened=int((largest > RANGE).sum()),
     )
     return codes, error
 

@@ -79,8 +79,9 @@ def _cuts(raw: np.ndarray, labels: np.ndarray) -> tuple[float, ...]:
     medians = np.interp(LEVELS, known, np.maximum.accumulate([np.median(raw[level == step]) for step in known]))
     middle = (medians[1:] + medians[:-1]) / 2
     width = max(float(np.ptp(medians)), 1e-3)
-    low, high = min(float(raw.min()), middle[0] - width / 8), max(float(raw.max()), middle[-1] + width / 8)
+    low = float(min(raw.min(), middle[0] - width / 8))
+    high = float(max(raw.max(), middle[-1] + width / 8)) + 1e-5 * width
     inner = np.maximum.accumulate(middle) + np.arange(1, len(LEVELS)) * 1e-6 * width  # strictly increasing, or there is no answer
     inner[: known[0] - 1] = low
-    inner[known[-1] - 1 :] = high + 1e-5 * width
-    return (low, *inner.tolist(), high + 1e-5 * width)
+    inner[known[-1] - 1 :] = high
+    return (low, *inner.tolist(), high)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from forerun.base.errors import ConfigError, DataError
+from forerun.base.errors import ConfigError
 from forerun.curate.quality.calibrate import Calibration, buckets, calibrate, spread
 from forerun.curate.quality.heuristic import NAME as HEURISTIC
 from forerun.curate.quality.heuristic import heuristic_labels
@@ -19,6 +19,7 @@ from forerun.curate.quality.student import Student, fit
 from forerun.curate.quality.teacher import EndpointConfig, endpoint_labels
 
 LEAST_LABELS = 20  # assumed: a student of fewer labels is noise
+MIDDLE = 3.0  # the grade that says nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,14 +85,19 @@ def fit_quality(
     Args:
         groups: domain or source index of each document; only the report reads it.
         labels_file: where an endpoint's answers are kept, so that a killed run asks for none twice.
+    Returns: the model; with fewer than 20 documents one that puts every document in the middle bucket, and says so.
     """
-    if len(ids) < LEAST_LABELS:
-        raise DataError(f"{len(ids)} documents are too few to learn quality from", hint=f"give at least {LEAST_LABELS}")
     statistics = text_statistics(texts)
     types = content_types(statistics)
     drawn = np.sort(np.random.default_rng(config.seed).permutation(len(ids))[: config.num_labels])
     chosen = texts.take(pa.array(drawn))
-    if config.teacher is None:
+    few = len(drawn) < LEAST_LABELS
+    if few:
+        labels, teacher = (
+            np.full(len(drawn), MIDDLE),
+            f"none: {len(drawn)} documents are too few to learn from, all are in the middle bucket",
+        )
+    elif config.teacher is None:
         labels, teacher = heuristic_labels(statistics[drawn], types[drawn]), HEURISTIC
     else:
         kinds = [TYPES[index] for index in types[drawn].tolist()]
@@ -100,7 +106,8 @@ def fit_quality(
     labels, how = spread(labels, types[drawn])
     held = np.zeros(len(drawn), bool)
     held[np.random.default_rng(config.seed + 1).permutation(len(drawn))[: max(1, int(config.held_out_fraction * len(drawn)))]] = True
-    student = fit(chosen.filter(pa.array(~held)), vectors[drawn[~held]], statistics[drawn[~held]], ((labels[~held] - 1) / 4)[:, None])
+    shown = ~held | few
+    student = fit(chosen.filter(pa.array(shown)), vectors[drawn[shown]], statistics[drawn[shown]], ((labels[shown] - 1) / 4)[:, None])
     raw = student.predict(chosen, vectors[drawn], statistics[drawn])[:, 0]
     calibration = calibrate(raw[held], labels[held], types[drawn[held]])
     model = QualityModel(student, calibration)
