@@ -92,8 +92,24 @@ def test_licences_match_patterns_and_a_refusal_wins():
     names = ["CC-BY-4.0", "MIT", "CC-BY-NC-4.0", "unstated"]
     table = documents(["t"] * 4, id=list("1234"), licence=names)
     assert judged(table, config)["reason"].to_pylist() == [None, None, "licence_refused", "licence_not_listed"]
+    several = ["MIT OR GPL-3.0", "MIT AND GPL-3.0", "MIT, CC-BY-4.0", "(MIT OR CC-BY-NC-4.0)", "CC-BY-NC-4.0 AND MIT"]
+    table = documents(["t"] * 5, id=list("12345"), licence=several)
+    assert judged(table, config)["reason"].to_pylist() == [None, "licence_not_listed", None, None, "licence_refused"]
     with pytest.raises(ConfigError, match="personal_data holds 'shoe_size'"):
         FilterConfig(personal_data=("shoe_size",))
+
+
+def test_languages_are_told_apart_and_code_has_none():
+    english = "The committee will meet on Thursday to discuss the proposal, and everyone who has an interest is welcome to attend."
+    german = "Der Ausschuss tritt am Donnerstag zusammen, um den Vorschlag zu besprechen, und jeder ist eingeladen, daran teilzunehmen."
+    japanese = "委員会は木曜日に提案について話し合うために会合を開きます。関心のある方はどなたでも参加できます。"
+    code = 'int main(int argc, char **argv) { for (int i = 0; i < argc; i++) printf("%s\\n", argv[i]); return 0; }\n' * 3
+    table = documents([english, german, japanese, code], id=list("1234"), licence=["x"] * 4)
+    assert judged(table, FilterConfig(languages=("en", "ja")))["language"].to_pylist() == ["en", "de", "ja", None]
+    assert judged(table, FilterConfig(languages=("en", "ja")))["reason"].to_pylist() == [None, "language_not_listed", None, None]
+    assert judged(table, FilterConfig(languages=("de",), keep_unsure=False))["reason"].to_pylist()[3] == "language_unsure"
+    with pytest.raises(ConfigError, match="holds 'xx', which is not told apart"):
+        FilterConfig(languages=("xx",))
 
 
 def test_counts_that_do_not_add_up_stop_the_run(tmp_path):

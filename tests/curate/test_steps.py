@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import random
+import re
 import subprocess
 import sys
 import typing
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +23,9 @@ from forerun.curate.engine.config import EngineConfig
 from forerun.curate.ingest.source import SourceFile
 from forerun.curate.quality.teacher import EndpointConfig
 from forerun.curate.steps import StepFolder, StepKey, alone, code_digest
+from forerun.curate.text.compare import BAND_CODE, CONTAMINATION_CODE, FUZZY_CODE
 from forerun.curate.text.filters import FilterConfig
-from forerun.curate.text.pipeline import TextConfig, take_steps
+from forerun.curate.text.pipeline import EXACT_CODE, FILTER_CODE, TextConfig, take_steps
 from forerun.curate.text.walk import Walk
 
 
@@ -133,6 +137,33 @@ def test_what_is_stated_about_a_source_reaches_the_manifest_and_redoes_no_stage(
 )
 def test_name_version_parameters_inputs_and_code_all_change_the_identity(changes):
     assert key(**changes).identity != key().identity
+
+
+def imported_by(modules: set[str]) -> set[str]:
+    """What some modules of the pipeline import of it, through any number of others."""
+    found, waiting = set(modules), list(modules)
+    while waiting:
+        spec = find_spec(waiting.pop())
+        assert spec is not None and spec.origin is not None
+        new = set(re.findall(r"^\s*from (forerun\.curate[\w.]*) import", Path(spec.origin).read_text(), re.MULTILINE)) - found
+        found |= new
+        waiting += new
+    return found
+
+
+@pytest.mark.parametrize(
+    ("deciding", "code"),
+    [
+        ({"text.exact"}, EXACT_CODE),
+        ({"text.filters"}, FILTER_CODE),
+        ({"text.minhash", "text.lsh"}, BAND_CODE),
+        ({"text.fuzzy", "text.survivors", "text.evidence"}, FUZZY_CODE),
+        ({"text.decontaminate", "text.leaks"}, CONTAMINATION_CODE),
+    ],
+)
+def test_the_code_of_a_step_is_all_that_its_decisions_call(deciding, code):
+    needed = imported_by({f"forerun.curate.{name}" for name in deciding})
+    assert needed - set(code) == set()
 
 
 def test_changed_source_code_changes_the_identity(tmp_path, monkeypatch):

@@ -26,7 +26,9 @@ from forerun.curate.text.near_stage import NEAR_DUPLICATE, find_candidates
 from forerun.curate.text.stages import mark_part
 from forerun.curate.text.survivors import SurvivorConfig
 from forerun.curate.text.walk import (
+    RULES_CODE,
     SHARED_CODE,
+    WORDS_CODE,
     Attribute,
     Walk,
     finish_attribute,
@@ -38,6 +40,12 @@ from forerun.curate.text.walk import (
 
 TEXT = "forerun.curate.text"
 NEAR, CONTAMINATION = f"{TEXT}.near_stage", f"{TEXT}.contamination_stage"
+BAND_CODE = (*SHARED_CODE, *WORDS_CODE, NEAR, f"{TEXT}.minhash", f"{TEXT}.lsh")
+FUZZY_CODE = (*BAND_CODE, *RULES_CODE, *(f"{TEXT}.{name}" for name in ("fuzzy", "survivors", "containment", "evidence")))
+CONTAMINATION_CODE = (
+    *(*SHARED_CODE, *WORDS_CODE, CONTAMINATION, "forerun.curate.store", "forerun.curate.growing"),
+    *(f"{TEXT}.{name}" for name in ("decontaminate", "gram_index", "leaks", "evidence")),
+)
 SAMPLE_BYTES = 256 << 20  # assumed: text that evidence and the recall report are drawn from
 
 
@@ -51,7 +59,7 @@ def fuzzy_step(
         version=1,
         parameters={"fuzzy": fuzzy, "survivors": survivors},
         inputs=(partitions.outcome.digest, *(one.outcome.digest for one in earlier), keys.outcome.digest),
-        modules=(*SHARED_CODE, NEAR, *(f"{TEXT}.{name}" for name in ("fuzzy", "lsh", "survivors", "containment", "evidence", "words"))),
+        modules=FUZZY_CODE,
     )
     folder = StepFolder(walk.root, key)
     outcome = folder.outcome()
@@ -80,7 +88,7 @@ def _band_keys(walk: Walk, partitions: Attribute, earlier: Sequence[Attribute], 
         version=1,
         parameters=fuzzy,
         inputs=(partitions.outcome.digest, *(one.outcome.digest for one in earlier)),
-        modules=(*SHARED_CODE, NEAR, *(f"{TEXT}.{name}" for name in ("minhash", "lsh", "words"))),
+        modules=BAND_CODE,
     )
     folder = StepFolder(walk.root, key)
     outcome = folder.outcome()
@@ -183,13 +191,7 @@ def decontaminate_step(
         version=1,
         parameters={"decontaminate": config, "held_out_fraction": held_out_fraction},
         inputs=(partitions.outcome.digest, *(one.outcome.digest for one in earlier), _evals_digest(evals)),
-        modules=(
-            *SHARED_CODE,
-            CONTAMINATION,
-            "forerun.curate.store",
-            *(f"{TEXT}.{name}" for name in ("decontaminate", "gram_index", "leaks", "evidence", "words")),
-            "forerun.curate.growing",
-        ),
+        modules=CONTAMINATION_CODE,
     )
     folder = StepFolder(walk.root, key)
     outcome = folder.outcome()

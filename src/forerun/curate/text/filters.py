@@ -7,9 +7,11 @@ import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+import numpy as np
 import pyarrow as pa
 
 from forerun.base.errors import ConfigError
+from forerun.curate.quality.statistics import TYPES, content_types, text_statistics
 
 LANGUAGE_CHARS = 5000  # assumed: enough to tell a language, and bounds the time for a long document
 UNSURE_RANK = 1200  # source: resiliparse's documentation, ranks above are usually false
@@ -40,6 +42,7 @@ PRIVATE = tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.1
 ISSUERS = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]|2[2-7]|35|6\d)\d{14}|3[47]\d{13}|3[0689]\d{12}"
 )  # source: the issuers' published ranges
+_AND = re.compile(r"\s+AND\s+|\s*[,;/]\s*")  # between licences that hold together, in SPDX and as people write it
 PHONE_DIGITS = range(10, 16)  # source: E.164, 15 at most; fewer than 10 are postal codes, dates and page numbers as often
 
 
@@ -52,7 +55,8 @@ class FilterConfig:
     keep_unsure: bool = True
     """Whether documents whose language cannot be told (code, tables) stay when `languages` is given."""
     licences: tuple[str, ...] = ()
-    """Licences to keep, as patterns such as `CC-BY*`, upper or lower case; empty keeps all."""
+    """Licences to keep, as patterns such as `CC-BY*`, upper or lower case; empty keeps all. Of `MIT OR GPL-3.0` one is enough, of
+    `MIT AND GPL-3.0`, and of a list, all are needed."""
     refused_licences: tuple[str, ...] = ()
     """Licences to drop, as patterns; wins over `licences`."""
     personal_data: tuple[str, ...] = ()
@@ -69,6 +73,10 @@ class FilterConfig:
         for code in self.languages:
             if not re.fullmatch(r"[a-z]{2,3}", code):
                 raise ConfigError(f"filters.languages holds {code!r}", hint="give codes of two or three letters, such as en")
+        if unknown := sorted(set(self.languages) - set(_known_languages()) if self.languages else []):
+            raise ConfigError(
+                f"filters.languages holds {unknown[0]!r}, which is not told apart", hint=f"known: {', '.join(_known_languages())}"
+            )
 
     @property
     def is_on(self) -> bool:
@@ -80,8 +88,9 @@ def judged(documents: pa.Table, config: FilterConfig) -> pa.Table:
     """One row per document: `id`, `reason` (null: stays), `language` (null: not asked or unsure), `personal_items` (found kinds counted)."""
     reasons, languages, items = [], [], []
     licences = documents["licence"].to_pylist()
-    for text, licence in zip(documents["text"].to_pylist(), licences):
-        language = _language(text) if config.languages else None
+    types = content_types(text_statistics(documents["text"])) if config.languages else np.zeros(documents.num_rows, np.int8)
+    for text, licence, content in zip(documents["text"].to_pylist(), licences, types.tolist()):
+        language = _language(text) if config.languages and TYPES[content] != "code" else None
         found = {kind: _count(kind, text) for kind in config.personal_data}
         found = {kind: count for kind, count in found.items() if count}
         reasons.append(_reason(licence, language, found, config))
@@ -98,9 +107,9 @@ def judged(documents: pa.Table, config: FilterConfig) -> pa.Table:
 
 
 def _reason(licence: str, language: str | None, found: dict[str, int], config: FilterConfig) -> str | None:
-    if _matches(licence, config.refused_licences):
+    if _refused(licence, config.refused_licences):
         return "licence_refused"
-    if config.licences and not _matches(licence, config.licences):
+    if config.licences and not _allowed(licence, config.licences):
         return "licence_not_listed"
     if config.languages and (language not in config.languages if language else not config.keep_unsure):
         return "language_not_listed" if language else "language_unsure"
@@ -110,7 +119,28 @@ def _reason(licence: str, language: str | None, found: dict[str, int], config: F
 
 
 def _matches(licence: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(licence.lower(), pattern.lower()) for pattern in patterns)
+    return any(fnmatchcase(licence.strip().lower(), pattern.lower()) for pattern in patterns)
+
+
+def _allowed(licence: str, patterns: tuple[str, ...]) -> bool:
+    """Whether the whole expression is listed, or all parts of one of its choices are."""
+    return _matches(licence, patterns) or any(all(_matches(part, patterns) for part in parts) for parts in _choices(licence))
+
+
+def _refused(licence: str, patterns: tuple[str, ...]) -> bool:
+    """Whether every choice of the expression has a refused part."""
+    return all(any(_matches(part, patterns) for part in parts) for parts in _choices(licence))
+
+
+def _choices(licence: str) -> list[list[str]]:
+    """Of an expression of licences, what one may choose from, and the licences that hold together in each."""
+    return [_AND.split(choice.strip("() ")) for choice in re.split(r"\s+OR\s+", licence.strip("() "))]
+
+
+def _known_languages() -> list[str]:
+    from resiliparse.parse.lang import supported_langs
+
+    return sorted(supported_langs())
 
 
 def _language(text: str) -> str | None:

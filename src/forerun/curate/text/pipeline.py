@@ -32,10 +32,22 @@ from forerun.curate.text.gather import RawSource, ingest, normalize_step
 from forerun.curate.text.minhash import MinHashConfig
 from forerun.curate.text.normalize import NormalizeConfig
 from forerun.curate.text.survivors import SurvivorConfig
-from forerun.curate.text.walk import SHARED_CODE, STAGES, Attribute, Walk, attribute_step, num_partitions, part_tasks
+from forerun.curate.text.walk import (
+    RULES_CODE,
+    SHARED_CODE,
+    STAGES,
+    WORDS_CODE,
+    Attribute,
+    Walk,
+    attribute_step,
+    num_partitions,
+    part_tasks,
+)
 from forerun.loader.manifest import Source, Step, stated_of
 
 TextStage = Literal["ingest", "normalize", "exact_dedup", "filters", "fuzzy_dedup", "decontaminate"]
+EXACT_CODE = (*SHARED_CODE, "forerun.curate.text.exact")
+FILTER_CODE = (*SHARED_CODE, *WORDS_CODE, *RULES_CODE, "forerun.curate.text.filters")
 TEXT_STAGES: tuple[TextStage, ...] = ("ingest", "normalize", "exact_dedup", "filters", "fuzzy_dedup", "decontaminate")
 
 
@@ -116,11 +128,11 @@ def take_steps(
         partitions = normalize_step(walk, raw, config.normalize)
         if until == "normalize":
             return None
-        attributes = [_marked(walk, "exact_dedup", "exact_part", config.exact, ("exact",), partitions, [])]
+        attributes = [_marked(walk, "exact_dedup", "exact_part", config.exact, EXACT_CODE, partitions, [])]
         if until == "exact_dedup":
             return None
         if config.filters.is_on:
-            attributes.append(_marked(walk, "filters", "filter_part", config.filters, ("filters",), partitions, attributes))
+            attributes.append(_marked(walk, "filters", "filter_part", config.filters, FILTER_CODE, partitions, attributes))
         if until == "filters":
             return None
         _require_documents(walk, raw)
@@ -142,7 +154,7 @@ def _marked(
         version=1,
         parameters=parameters,
         inputs=(partitions.outcome.digest, *(one.outcome.digest for one in earlier)),
-        modules=(*SHARED_CODE, *(f"forerun.curate.text.{module}" for module in modules)),
+        modules=modules,
     )
     return attribute_step(walk, key, partitions, earlier, f"{STAGES}:{task}", {"config": plain(parameters)}, light=name == "exact_dedup")
 

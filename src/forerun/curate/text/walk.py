@@ -25,6 +25,10 @@ from forerun.loader.manifest import Step
 STAGES = "forerun.curate.text.stages"
 LIGHT = 8  # measured: sorting, joining and copying parts is 4-40 times as fast per byte as hashing or scanning them
 SHARED_CODE = (STAGES, "forerun.curate.text.attributes", "forerun.curate.text.walk")
+WORDS_CODE = tuple(f"forerun.curate.text.{name}" for name in ("words", "spelling", "registers"))  # how bytes become words
+RULES_CODE = tuple(
+    f"forerun.curate.quality.{name}" for name in ("statistics", "heuristic", "report")
+)  # scores and types of texts without a model
 
 
 @dataclass(frozen=True)
