@@ -12,6 +12,7 @@ from forerun.base.errors import ConfigError, DataError
 from forerun.base.lab import Lab
 from forerun.curate.mixture import plan_mixture, rescaled, with_phase
 from forerun.curate.mixture_fit import fit_mixture, swarm
+from forerun.curate.remove import remove_document
 from forerun.curate.store import write_store
 from forerun.curate.swarm_runs import METRIC, fit_from_runs
 from forerun.loader.batches import Batches
@@ -66,6 +67,39 @@ def test_weights_too_small_to_be_read_are_merged_into_the_nearest_quality_and_sa
     assert sum(plan.phase.weights.values()) == pytest.approx(1)
 
 
+def test_a_cell_whose_documents_were_all_removed_is_left_out_and_said_so(tmp_path: Path):
+    lab = Lab(tmp_path)
+    manifest = write_store(lab, [document("gone", [3] * 20, domain="small"), *random_documents(50)], spec())
+    assert "small/q2" in plan_mixture(manifest, train_tokens=100).phase.weights
+    amended = remove_document(lab, manifest.digest, document("gone", [])["id"], "asked to")
+    plan = plan_mixture(amended, train_tokens=100)
+    assert "small/q2" not in plan.phase.weights
+    assert "small/q2 is left out: all its documents were removed" in plan.notes
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1])
+def test_weights_that_are_no_weights_are_refused(value: float):
+    with pytest.raises(ConfigError, match="weight of 'a/q1' must be a number from 0 on"):
+        plan_mixture(manifest_of({"a/q1": 300, "b/q3": 100}), train_tokens=200, wanted={"a/q1": value, "b/q3": 1.0})
+    with pytest.raises(ConfigError, match="weight"):
+        MixturePhase(weights={"a/q1": value, "b/q3": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"epoch_cap": 0.0}, "epoch_cap must be above 0"),
+        ({"epoch_cap": float("nan")}, "epoch_cap must be above 0"),
+        ({"max_seq_len": -1}, "max_seq_len must not be negative"),
+        ({"target_tokens": -5}, "target_tokens must not be negative"),
+        ({"mixture": (MixturePhase(weights={"a/q1": 1.0}), MixturePhase(weights={"b/q3": 1.0}))}, "begin at different fractions"),
+    ],
+)
+def test_data_that_cannot_be_read_is_refused_by_name(changes: dict, said: str):
+    with pytest.raises(ConfigError, match=said):
+        DataConfig(**({"manifest": "m"} | changes))
+
+
 def test_quality_tilt_prefers_better_buckets_within_every_domain():
     weights = plan_mixture(
         manifest_of({"a/q1": 100, "a/q3": 100, "b/q1": 100, "b/q3": 100}), train_tokens=100, quality_tilt=0.5
@@ -114,18 +148,47 @@ def test_a_swarm_fit_finds_the_direction_that_lowers_the_loss():
     assert limited.weights["c"] <= 0.25
 
 
-def test_leave_one_out_errors_are_those_of_really_leaving_each_run_out():
+@pytest.mark.parametrize("same", [np.arange(12), np.array([0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 7, 8])])
+def test_left_out_errors_are_those_of_really_leaving_out_every_run_of_a_mixture(same: np.ndarray):
     from forerun.curate.mixture_fit import _left_out, _ridge
 
     rng = np.random.default_rng(3)
-    rows, target = rng.standard_normal((12, 4)), rng.standard_normal(12)
+    rows, target = rng.standard_normal((9 + len(same), 4))[same], rng.standard_normal(12)
     rows, target = rows - rows.mean(axis=0), target - target.mean()
-    _, errors = _left_out(rows, target, 0.5)
+    _, errors = _left_out(rows, target, 0.5, same)
     for index in range(12):
-        others = np.arange(12) != index
+        others = same != same[index]
         slope = _ridge(rows[others] - rows[others].mean(axis=0), target[others] - target[others].mean(), 0.5)
         honest = target[index] - target[others].mean() - (rows[index] - rows[others].mean(axis=0)) @ slope
         assert errors[index] == pytest.approx(honest, rel=1e-6)
+
+
+def test_runs_of_one_mixture_repeated_do_not_make_a_fit_on_noise_look_good():
+    mixtures = swarm({"a": 0.5, "b": 0.3, "c": 0.2}, 10, seed=4)
+    noise = np.random.default_rng(6).standard_normal(10)
+    jitter = 1e-3 * np.random.default_rng(7).standard_normal(30)
+    repeated = fit_mixture(mixtures * 3, (np.tile(noise, 3) + jitter).tolist())
+    assert repeated.loo_error_nats > 0.5  # knowing a mixture's other seeds would bring it to a thousandth
+
+
+def test_equal_losses_rank_nothing_and_broken_ones_are_named():
+    mixtures = swarm({"a": 0.5, "b": 0.3, "c": 0.2}, 12, seed=2)
+    assert fit_mixture(mixtures, [3.0] * 12).loo_rank_correlation == 0
+    with pytest.raises(DataError, match="loss 3 of the runs is nan"):
+        fit_mixture(mixtures, [3.0, 3.1, 3.2, float("nan"), *[3.0] * 8])
+    with pytest.raises(DataError, match="12 runs of 1 different mixtures"):
+        fit_mixture(mixtures[:1] * 12, [3.0] * 12)
+
+
+def test_a_proposal_lies_no_farther_out_than_the_swarm_went():
+    centre = {name: 0.25 for name in "abcd"}
+    mixtures = swarm(centre, 30, seed=5, concentration=2000.0)
+    losses = [3.0 - 5 * mixture["a"] for mixture in mixtures]
+    fit = fit_mixture(mixtures, losses)
+    middle = np.mean([[mixture[name] for name in "abcd"] for mixture in mixtures], axis=0)
+    farthest = max(np.linalg.norm([mixture[name] for name in "abcd"] - middle) for mixture in mixtures)
+    assert np.linalg.norm([fit.weights[name] for name in "abcd"] - middle) <= farthest * 1.000001
+    assert fit.weights["a"] > 0.26
 
 
 def test_a_fit_on_unrelated_losses_says_that_it_is_noise():
@@ -136,16 +199,18 @@ def test_a_fit_on_unrelated_losses_says_that_it_is_noise():
         fit_mixture(mixtures[:3], losses[:3])
 
 
-def swarm_run(lab: Lab, name: str, manifest: str, *, last_step: int = 4, phases: int = 1) -> None:
+def swarm_run(
+    lab: Lab, name: str, manifest: str, *, last_step: int = 4, num_steps: int = 4, phases: int = 1, weight: float = 0.5, loss: float = 3.0
+) -> None:
     """A run's record as the trainer leaves it: frozen config and evaluations."""
     folder = lab.run(name)
     folder.mkdir(parents=True)
-    phase = {"start_fraction": 0.0, "weights": {"stars/q2": 1.0}}
+    phase = {"start_fraction": 0.0, "weights": {"stars/q2": weight, "stars/q1": 1 - weight}}
     (folder / "config.json").write_text(json.dumps({"data": {"manifest": manifest, "mixture": [phase] * phases}}))
-    start_run(folder, num_steps=4)
+    start_run(folder, num_steps=num_steps)
     with Journal(folder) as journal:
         for step in range(1, last_step + 1):
-            journal.log(step, {METRIC: 3.0 - step / 10})
+            journal.log(step, {METRIC: loss - step / 10})
 
 
 def test_a_fit_takes_finished_runs_of_one_store_only(tmp_path: Path):
@@ -153,17 +218,26 @@ def test_a_fit_takes_finished_runs_of_one_store_only(tmp_path: Path):
     one = write_store(lab, random_documents(20, domains=("stars",)), spec()).digest
     other = write_store(lab, random_documents(20, seed=1, domains=("stars",)), spec()).digest
     for index in range(8):
-        swarm_run(lab, f"r{index}", one)
+        swarm_run(lab, f"r{index}", one, weight=0.3 + index / 20, loss=3 + index / 10)
     names = [f"r{index}" for index in range(8)]
-    assert fit_from_runs(lab, names, train_tokens=100, epoch_cap=8.0).num_runs == 8
+    found = fit_from_runs(lab, names, train_tokens=100, epoch_cap=8.0)
+    assert found.num_runs == 8
+    assert found.weights["stars/q1"] > 0.5
+    data = DataConfig(manifest=one, max_seq_len=4, mixture=(MixturePhase(weights=found.weights),))
+    assert Batches(open_store(lab, one), data, num_steps=5, batch_size=5, seq_len=4).exposure["stars/q1"] > 0  # readable as it is
     swarm_run(lab, "elsewhere", other)
     swarm_run(lab, "short", one, last_step=3)
     swarm_run(lab, "two", one, phases=2)
+    swarm_run(lab, "longer", one, last_step=8, num_steps=8)
+    swarm_run(lab, "broken", one, loss=float("nan"))
     for name, said in (
         ("elsewhere", "read 2 manifests"),
         ("short", "ended at step 3 of 4"),
         ("two", "2 mixture phases"),
         ("no", "not exist"),
+        ("longer", "has 8 steps|has 4 steps"),
+        ("broken", "ended with a loss of nan"),
+        ("r3", "r3 is named twice"),
     ):
         with pytest.raises(DataError, match=said):
             fit_from_runs(lab, [*names, name], train_tokens=100, epoch_cap=8.0)

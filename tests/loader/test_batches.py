@@ -183,3 +183,13 @@ def test_an_edited_manifest_is_refused(tmp_path: Path):
     path.write_text(path.read_text().replace('"name":"tiny"', '"name":"Tiny"'))
     with pytest.raises(DataError, match="was changed"):
         open_store(lab, manifest.digest)
+
+
+def test_a_cell_shorter_than_a_window_may_not_be_repeated_inside_one_beyond_the_cap(tmp_path: Path):
+    lab = Lab(tmp_path)
+    texts = [document(str(index), [3] * 60) for index in range(40)] + [document("s", [4] * 4, domain="small")]
+    store = open_store(lab, write_store(lab, texts, spec()).digest)
+    weights = {"stars/q2": 0.999, "small/q2": 0.001}
+    data = DataConfig(manifest=store.manifest.digest, max_seq_len=64, mixture=(MixturePhase(weights=weights),), epoch_cap=8.0)
+    with pytest.raises(ConfigError, match=r"reads cell 'small/q2' 12\.80 times, data\.epoch_cap is 8"):  # 64 tokens of a ring of 5
+        Batches(store, data, num_steps=40, batch_size=4, seq_len=64 // 8 * 8)

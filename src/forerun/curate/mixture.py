@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from forerun.base.errors import ConfigError
+from forerun.curate.remove import available_tokens
 from forerun.loader.config import DataConfig, MixturePhase
 from forerun.loader.manifest import Cell, Manifest
 from forerun.loader.order import PERIODS
@@ -45,15 +47,22 @@ def plan_mixture(
     Raises: ConfigError when all cells together are too small for the run at this cap, or `wanted` names an unknown cell.
     """
     cells = {cell.name: cell for cell in manifest.cells}
+    notes = [f"{name} is left out: all its documents were removed" for name, cell in cells.items() if not available_tokens(manifest, cell)]
     if wanted is not None and (unknown := sorted(set(wanted) - set(cells))):
         raise ConfigError(
             f"mixture names cell {unknown[0]!r}, which the manifest does not have", hint=f"cells: {', '.join(sorted(cells)[:5])}, ..."
         )
-    raw = wanted or {name: cell.num_tokens * np.exp(quality_tilt * ((cell.quality or 0) - 2)) for name, cell in cells.items()}
-    names = sorted(name for name, value in raw.items() if value > 0)
+    raw = (
+        wanted
+        if wanted is not None
+        else {name: cell.num_tokens * np.exp(quality_tilt * ((cell.quality or 0) - 2)) for name, cell in cells.items()}
+    )
+    wrong = next((name for name, value in raw.items() if not (math.isfinite(value) and value >= 0)), None)
+    if wrong is not None:
+        raise ConfigError(f"mixture weight of {wrong!r} must be a number from 0 on, got {raw[wrong]}", hint="leave the cell out instead")
+    names = sorted(name for name, value in raw.items() if value > 0 and available_tokens(manifest, cells[name]))
     weights = np.array([raw[name] for name in names], float)
     tokens = np.array([cells[name].num_tokens for name in names], float)
-    notes: list[str] = []
     if epoch_cap * tokens.sum() < train_tokens:
         raise ConfigError(
             f"the chosen cells hold {int(tokens.sum())} tokens, {train_tokens} are needed and data.epoch_cap is {epoch_cap:g}",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from forerun.base.errors import DataError
 from forerun.base.lab import Lab
+from forerun.curate.mixture import plan_mixture
 from forerun.curate.mixture_fit import MixtureFit, fit_mixture
 from forerun.loader.config import MixturePhase
 from forerun.loader.manifest import load_manifest
@@ -34,9 +36,14 @@ def configs_of(base: RunConfig, manifest: str, phases: Sequence[MixturePhase]) -
 def fit_from_runs(lab: Lab, run_ids: list[str], *, train_tokens: int, epoch_cap: float) -> MixtureFit:
     """Fit a mixture on runs that read one manifest with one phase each.
 
-    Raises: DataError when a run has several phases or another manifest (its cell names would mean something else), or no final loss.
+    Returns: the fit, its weights readable by a run of `train_tokens`: capped in epochs, without cells too small to be read.
+    Raises: DataError when a run is named twice, has several phases, another manifest (its cell names would mean something else),
+        another length, or no final loss.
     """
-    mixtures, losses, manifests = [], [], set()
+    repeated = [run_id for index, run_id in enumerate(run_ids) if run_id in run_ids[:index]]
+    if repeated:
+        raise DataError(f"run {repeated[0]} is named twice", hint="name each run once")
+    mixtures, losses, manifests, lengths = [], [], set(), {}
     for run_id in run_ids:
         path = lab.run(run_id) / "config.json"
         if not path.exists():
@@ -53,11 +60,24 @@ def fit_from_runs(lab: Lab, run_ids: list[str], *, train_tokens: int, epoch_cap:
                 f"run {run_id} ended at step {record.last_step} of {record.info.num_steps}",
                 hint="let it finish: a loss before the end is no loss of the mixture",
             )
+        final = float(series.value[-1])
+        if not math.isfinite(final):
+            raise DataError(f"run {run_id} ended with a loss of {final}", hint="leave it out: it is no loss of the mixture")
         manifests.add(data["manifest"])
+        lengths.setdefault(record.info.num_steps, run_id)
         mixtures.append(data["mixture"][0]["weights"])
-        losses.append(float(series.value[-1]))
+        losses.append(final)
     if len(manifests) > 1:
         raise DataError(f"the runs read {len(manifests)} manifests", hint="cells of another store are other cells; fit one store's runs")
+    if len(lengths) > 1:
+        (steps, one), (others, other) = sorted(lengths.items())[:2]
+        raise DataError(
+            f"run {one} has {steps} steps and run {other} {others}", hint="fit runs of one length: a longer run has a lower loss"
+        )
+    if not manifests:
+        raise DataError("no runs are named", hint="name the finished runs of a swarm")
     manifest = load_manifest(lab, manifests.pop())
     limits = {cell.name: epoch_cap * cell.num_tokens / train_tokens for cell in manifest.cells}
-    return fit_mixture(mixtures, losses, limits=limits)
+    found = fit_mixture(mixtures, losses, limits=limits)
+    readable = plan_mixture(manifest, train_tokens=train_tokens, wanted=found.weights, epoch_cap=epoch_cap)
+    return replace(found, weights=readable.phase.weights)

@@ -245,7 +245,8 @@ class Batches:
         for phase, stop in zip(self._phases, [*(phase.start for phase in self._phases[1:]), end]):
             read[list(phase.cells)] += phase.read_after(max(0, min(stop, end) - phase.start))
         for name, windows, ring in zip(self._names, read.tolist(), self._rings):
-            if (windows - 1) * self.window > self.data.epoch_cap * ring:  # one window of rounding is allowed
+            most = self.data.epoch_cap * ring
+            if (windows - 1) * self.window > most or (windows and self.window > most):  # one window of rounding is allowed, if it fits
                 raise ConfigError(
                     f"data.mixture reads cell {name!r} {windows * self.window / ring:.2f} times, data.epoch_cap is {self.data.epoch_cap:g}",
                     hint="lower its weight, shorten the run, or raise data.epoch_cap",

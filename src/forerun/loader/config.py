@@ -21,7 +21,7 @@ class MixturePhase:
             raise ConfigError(
                 f"data.mixture start_fraction must lie in 0..1, 1 excluded, got {self.start_fraction}", hint="0 starts the first phase"
             )
-        negative = [cell for cell, weight in self.weights.items() if weight < 0]
+        negative = [cell for cell, weight in self.weights.items() if not weight >= 0]  # also what is no number
         if negative:
             raise ConfigError(
                 f"data.mixture weight of {negative[0]!r} must not be negative, got {self.weights[negative[0]]}",
@@ -48,3 +48,15 @@ class DataConfig:
     """Most times any cell may be read in a run."""
     target_tokens: int = 0
     """Token budget of the larger run this one stands in for: cells shrink by the ratio, so text repeats as it will there; 0 reads whole cells."""
+
+    def __post_init__(self) -> None:
+        starts = [phase.start_fraction for phase in self.mixture]
+        if len(set(starts)) < len(starts):
+            raise ConfigError(
+                f"data.mixture phases must begin at different fractions, got {starts}", hint="merge the phases that begin together"
+            )
+        if not self.epoch_cap > 0:
+            raise ConfigError(f"data.epoch_cap must be above 0, got {self.epoch_cap}", hint="8 is usual")
+        for name in ("max_seq_len", "target_tokens"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"data.{name} must not be negative, got {getattr(self, name)}", hint="0 is the default")
