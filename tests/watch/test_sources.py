@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from wandb_stub import Project
 
-from forerun.base.errors import SourceError
+from forerun.base.errors import ConfigError, SourceError
 from forerun.base.lab import Lab
+from forerun.record.copy import copy_run
 from forerun.record.run import Segment
 from forerun.record.tfrecord import delimited, frame, masked_crc, varint
 from forerun.watch.course import judge
@@ -86,6 +87,22 @@ def test_csv_takes_comments_empty_cells_and_foreign_names(tmp_path):
     path.write_text("loss\n3\n")
     with pytest.raises(SourceError, match="no column step"):
         connect(f"csv:{path}", Lab(tmp_path)).read()
+
+
+def test_a_path_of_a_table_or_of_a_run_is_a_source(tmp_path):
+    lab = Lab(tmp_path / "lab")
+    (tmp_path / "run.csv").write_text("step,loss\n1,3.5\n")
+    table = connect(str(tmp_path / "run.csv"), lab).read()
+    assert table.series("loss_nats").last == 3.5
+    copy_run(table, lab, "mine")
+    assert connect("mine", lab).read().series("loss_nats").last == 3.5
+    assert connect(str(lab.run("mine")), Lab(tmp_path / "other")).read().series("loss_nats").last == 3.5
+
+
+@pytest.mark.parametrize("name", ["", "..", "../mine", "/tmp/mine", "a\\b"])
+def test_a_run_s_name_never_leads_out_of_the_lab(tmp_path, name):
+    with pytest.raises(ConfigError, match="one word without slashes"):
+        Lab(tmp_path).run(name)
 
 
 def test_unknown_kinds_and_absent_files_are_one_clear_line(tmp_path):

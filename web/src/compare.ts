@@ -39,7 +39,7 @@ async function start(place: HTMLElement): Promise<void> {
   const state = {
     runs: new Set(asked.length ? asked : runs.slice(0, MOST).map((run) => run.run)),
     metric: metrics.includes(query.get("metric") ?? "") ? (query.get("metric") as string) : metrics.includes(USUAL) ? USUAL : (metrics[0] ?? ""),
-    by: (Object.keys(ALIGN).includes(query.get("by") ?? "") ? query.get("by") : "fraction") as Alignment,
+    by: (Object.keys(ALIGN).includes(query.get("by") ?? "") ? query.get("by") : runs.some((run) => run.num_steps) ? "fraction" : "step") as Alignment,
   };
 
   const figure = element("div", { class: "figure-like" });
@@ -98,6 +98,11 @@ async function draw(host: HTMLElement, told: HTMLElement, runs: Run[], metric: s
   });
   const left = runs.length - drawn.length;
   tell(told, ...finding(lines, metric, words[metric] ?? ""), left ? ` ${left} chosen run${left > 1 ? "s have" : " has"} no such numbers.` : "");
+  if (!lines.length) {
+    host.replaceChildren();
+    grow = null;
+    return;
+  }
   const legend = element("ul", { class: "legend" }, ...lines.map((line) => element("li", { class: `line s${line.style}` }, line.label)));
   const chart = element("div", { class: "plot" });
   const heads: Column[] = ["run", { label: ALIGN[by].label, words: words[ALIGN[by].term] ?? "" }, { label: metric, words: words[metric] ?? "" }];

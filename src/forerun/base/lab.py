@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from forerun.base.errors import ConfigError
+
 
 @dataclass(frozen=True)
 class Lab:
@@ -48,5 +50,7 @@ class Lab:
         return self.root / "runs"
 
     def run(self, run_id: str) -> Path:
-        """The folder of one run."""
+        """The folder of one run. Raises: ConfigError for an id that would lie elsewhere."""
+        if run_id in ("", ".", "..") or set(run_id) & set("/\\\0"):
+            raise ConfigError(f"a run's name must be one word without slashes, got {run_id!r}", hint="for example 007-top-k")
         return self.runs / run_id

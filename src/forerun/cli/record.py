@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from forerun.base import units
+
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
@@ -33,7 +35,7 @@ def list_(lab: LabOption = Path("."), as_json: JsonOption = False) -> None:
         return
     for line in lines:
         print(
-            f"{line.run_id}  step {line.last_step:,}/{line.num_steps:,}  {'registered' if line.registered else 'unregistered'}  {line.experiment}"
+            f"{line.run_id}  {_where(line.last_step, line.num_steps)}  {'registered' if line.registered else 'unregistered'}  {line.experiment}"
         )
 
 
@@ -63,7 +65,8 @@ def show(run: str, lab: LabOption = Path("."), as_json: JsonOption = False) -> N
         print(orjson.dumps(plain).decode())
         return
     print(
-        f"{record.info.run_id}  step {record.last_step:,}/{record.info.num_steps:,}  {record.num_torn_lines} torn lines  {len(events)} events"
+        f"{record.info.run_id}  {_where(record.last_step, record.info.num_steps)}  "
+        f"{units.counted(record.num_torn_lines, 'torn line')}  {units.counted(len(events), 'event')}"
     )
     for number, segment in enumerate(record.info.segments):
         print(f"  segment {number} from step {segment.first_step:,}  {segment.kind} {segment.changed}".rstrip())
@@ -140,3 +143,8 @@ def serve_wandb(port: Annotated[int, typer.Option(help="on 127.0.0.1")] = 8931, 
 
     print(f"listening; run trainers with WANDB_BASE_URL=http://127.0.0.1:{port} and any 40-character WANDB_API_KEY", file=sys.stderr)
     uvicorn.run(application(Lab(lab)), host="127.0.0.1", port=port, log_level="warning")
+
+
+def _where(last_step: int, num_steps: int) -> str:
+    """Planned steps are not known of a foreign run."""
+    return f"step {last_step:,}" + (f"/{num_steps:,}" if num_steps else "") if last_step >= 0 else "no step yet"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
 from forerun.base.errors import SourceError
 from forerun.base.lab import Lab
-from forerun.watch.sources import own
+from forerun.watch.sources import own, tables
 from forerun.watch.sources.source import Source
 
 KINDS: tuple[tuple[str, str, str], ...] = (
@@ -24,10 +25,14 @@ KINDS: tuple[tuple[str, str, str], ...] = (
 
 
 def connect(source: str, lab: Lab) -> Source:
-    """The source a command line names: `kind:where`, or a run id of the lab.
+    """The source a command line names: `kind:where`, the path of a table or of a run's folder, or a run id of the lab.
 
     Raises: SourceError for an unknown kind.
     """
+    if Path(source).is_file():
+        return tables.connect(source)
+    if (Path(source) / "run.json").is_file():
+        return own.connect(source)
     kind, colon, where = source.partition(":")
     if not colon:
         return own.connect(str(lab.run(source)))
