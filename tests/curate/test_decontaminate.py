@@ -125,6 +125,20 @@ def test_boilerplate_of_many_sources_or_of_one_source_counts_for_nothing_and_is_
         [f"{i:04d}" for i in range(1520)], ["one", "two"] * 760, pa.array(large), items_of(licence=licence), DecontaminateConfig()
     )
     assert (leaked.rows.num_rows, leaked.boilerplate) == (60, ())
+    header = search([f"{i:04d}" for i in range(1520)], ["one"] * 1520, pa.array(large), items_of(licence=licence), DecontaminateConfig())
+    assert (header.rows.num_rows, header.boilerplate) == (0, ("licence",))  # 4% of a source of code carry one licence
+
+
+def test_a_licence_that_a_held_out_document_carries_too_is_no_leak_and_most_of_a_text_out_of_it_is():
+    rng = random.Random(9)
+    licence, own = sentence(rng, 80), sentence(rng, 600)
+    items = items_of(held=f"{licence}\n\n{own}", task=own + " " + sentence(rng, 600))
+    texts = pa.array([f"{licence}\n\n{sentence(rng, 300)}", " ".join(own.split()[100:200]), f"{licence}\n\n{sentence(rng, 300)}"])
+    for held_out, gone in (([True, False], ["excerpt"]), ([False, False], ["excerpt", "file", "other"]), ([True, True], ["excerpt"])):
+        marked = items.append_column("held_out", pa.array(held_out))
+        rows = contaminated(["file", "excerpt", "other"], ["s"] * 3, texts, marked, DecontaminateConfig())
+        assert rows["id"].to_pylist() == gone
+    assert (rows["document_share"].to_pylist(), rows["paragraph_share"].to_pylist()) == ([1.0], [0.0])
 
 
 def test_strict_spellings_see_less():

@@ -22,7 +22,7 @@ from forerun.curate.text.decontaminate import Contamination, DecontaminateConfig
 from forerun.curate.text.gram_index import GramIndex, Hits, scan
 
 CONTAMINATED = "contaminated"
-ITEMS = pa.schema([("id", pa.string()), ("text", pa.large_string())])
+ITEMS = pa.schema([("id", pa.string()), ("text", pa.large_string()), ("held_out", pa.bool_())])
 
 
 def gather_items(
@@ -34,10 +34,14 @@ def gather_items(
         ids = pq.read_table(partition, columns=["id"])["id"]
         wanted = kept_mask(ids, attributes) & np.asarray(held_out_mask(ids, held_out_fraction))
         if wanted.any():
-            tables.append(pq.read_table(partition, columns=["id", "text"]).filter(pa.array(wanted)))
+            tables.append(_items(pq.read_table(partition, columns=["id", "text"]).filter(pa.array(wanted)), held_out=True))
     if evals is not None:
-        tables.append(evals.select(["id", "text"]))
+        tables.append(_items(evals.select(["id", "text"]), held_out=False))
     return pa.concat_tables([table.cast(ITEMS) for table in tables]) if tables else ITEMS.empty_table()
+
+
+def _items(table: pa.Table, *, held_out: bool) -> pa.Table:
+    return table.append_column("held_out", pa.array([held_out] * table.num_rows))
 
 
 def scan_part(partition: str, earlier: list[str], items: str, held_out_fraction: float, out: str, config: dict[str, Any]) -> None:
@@ -81,7 +85,7 @@ def judge_all(
         num_grams=np.zeros(offset, np.int64),
     )
     column = pa.chunked_array(texts, pa.large_string())
-    return judge(ids, sources, column, items["id"].to_pylist(), index_of(items, config), joined, config), offset
+    return judge(ids, sources, column, items, index_of(items, config), joined, config), offset
 
 
 @lru_cache(maxsize=1)

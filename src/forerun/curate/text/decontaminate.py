@@ -1,8 +1,9 @@
 """Training documents that hold evaluation text: found by shared 13-grams, attributed to every item they hit.
 
 Words are folded, so re-wrapped copies, changed case and changed punctuation match. Coverage of the *item* finds it inside
-filler; coverage of a *paragraph* finds an excerpt of a long item. Items shorter than a gram match as a whole. Grams that many
-documents share are boilerplate and count on neither side; items made of nothing else are reported, not silently missed.
+filler; coverage of a *paragraph* finds an excerpt of a long item. Of a held-out document, whose paragraphs may be a licence or a
+menu like anybody's, an excerpt counts only when it makes up the training document. Items shorter than a gram match as a whole. Grams
+that many documents share are boilerplate and count on neither side; items made of nothing else are reported, not silently missed.
 """
 
 # N documents, I items, H hits
@@ -37,15 +38,15 @@ class DecontaminateConfig:
     least_item_words: int = 5
     """Items of fewer words are not searched for; those up to a gram are searched as a whole."""
     threshold: float = 0.5
-    """Least share of an item's grams, or of a paragraph's, that must be shared."""
+    """Least share that must be shared: of an item's grams, or of a paragraph's, or of a document's with held-out ones."""
     least_paragraph_words: int = 50
     """Paragraphs of fewer words are judged by their items only: a shared quotation is not a leak."""
     boilerplate_documents: int = 50
     """Grams in this many documents or more, of `boilerplate_sources` or more sources, do not count."""
     boilerplate_sources: int = 3
     """A leak copied within one or two sources stays a leak."""
-    boilerplate_source_fraction: float = 0.05
-    """Grams in this share of a source's documents, and in `boilerplate_documents` of them, do not count in that source: a template."""
+    boilerplate_source_fraction: float = 0.005
+    """Source: Marin's share. Grams in this share of a source's documents, and in `boilerplate_documents` of them, do not count in that source: a template."""
 
     def __post_init__(self) -> None:
         for name in ("threshold", "boilerplate_source_fraction"):
@@ -65,6 +66,7 @@ SCHEMA = pa.schema(
         ("item", pa.string()),
         ("item_share", pa.float64()),
         ("paragraph_share", pa.float64()),
+        ("document_share", pa.float64()),
         ("matched_grams", pa.int64()),
         ("items", pa.list_(pa.string())),
         ("excerpt", pa.large_string()),
@@ -91,7 +93,8 @@ def contaminated(
 
     Args:
         sources: of each document.
-        items: `id` and `text` of evaluation texts; several rows may share an id, such as a question and its answer.
+        items: `id` and `text` of evaluation texts; several rows may share an id, such as a question and its answer. `held_out`, if
+            there, says which are documents of the corpus itself.
     """
     return search(ids, sources, texts, items, config).rows
 
@@ -101,7 +104,7 @@ def search(
 ) -> Contamination:
     """As `contaminated`, with the items that could not be searched for."""
     index = index_of(items, config)
-    return judge(ids, sources, texts, items["id"].to_pylist(), index, scan(texts, index), config)
+    return judge(ids, sources, texts, items, index, scan(texts, index), config)
 
 
 def index_of(items: pa.Table, config: DecontaminateConfig) -> GramIndex:
@@ -113,12 +116,14 @@ def judge(
     ids: Sequence[str],
     sources: Sequence[str],
     texts: pa.ChunkedArray | pa.Array,
-    item_ids: Sequence[str],
+    items: pa.Table,
     index: GramIndex,
     hits: Hits,
     config: DecontaminateConfig,
 ) -> Contamination:
     """Decide over all documents at once, because boilerplate is a property of the corpus. Only documents with hits are read."""
+    item_ids = items["id"].to_pylist()
+    of_corpus = _grams_of_corpus(items, index)
     source_of, num_sources = _numbered(sources)
     kept = ~_boilerplate(hits, len(index.entry_starts) - 1, source_of, num_sources, config)
     usable = np.ones(len(index.entry_starts) - 1, bool)
@@ -133,8 +138,8 @@ def judge(
         item, count = np.unique(pairs, return_counts=True)
         share = count / index.item_grams[item]
         text = texts[member].as_py()
-        paragraph = _paragraph_share(text, index, usable, config) if share.max() < config.threshold else 0.0
-        if share.max() < config.threshold and paragraph < config.threshold:
+        paragraph, whole = _text_shares(text, index, usable, of_corpus, config) if share.max() < config.threshold else (0.0, 0.0)
+        if max(share.max(), paragraph, whole) < config.threshold:
             continue
         order = np.lexsort((item, -share))
         named = dict.fromkeys(item_ids[int(item[one])] for one in order.tolist() if share[one] >= config.threshold or one == order[0])
@@ -145,6 +150,7 @@ def judge(
                 "item": item_ids[int(item[order[0]])],
                 "item_share": float(share[order[0]]),
                 "paragraph_share": paragraph,
+                "document_share": whole,
                 "matched_grams": len(entries),
                 "items": list(named),
                 "excerpt": _excerpt(text, int(end[first])),
@@ -186,13 +192,27 @@ def _boilerplate(
     return everywhere[hits.entry] | np.isin(hits.entry * num_sources + source_of[hits.document], templates)
 
 
-def _paragraph_share(text: str, index: GramIndex, usable: NDArray[np.bool_], config: DecontaminateConfig) -> float:
-    """The largest share of a paragraph's grams that items hold; paragraphs end at blank lines."""
+def _grams_of_corpus(items: pa.Table, index: GramIndex) -> NDArray[np.bool_]:
+    """Which entries are of held-out documents and of no evaluation item."""
+    if "held_out" not in items.column_names:
+        return np.zeros(len(index.entry_starts) - 1, bool)
+    outside = ~np.asarray(items["held_out"])[index.entry_item]
+    return ~np.logical_or.reduceat(outside, index.entry_starts[:-1]) if len(outside) else np.zeros(0, bool)
+
+
+def _text_shares(
+    text: str, index: GramIndex, usable: NDArray[np.bool_], of_corpus: NDArray[np.bool_], config: DecontaminateConfig
+) -> tuple[float, float]:
+    """The largest share of a paragraph's grams that evaluation items hold, and the share of all grams that held-out documents hold.
+
+    Paragraphs end at blank lines.
+    """
     hits = scan(pa.array(_BLANK_LINE.split(text), pa.large_string()), index)
     grams = (hits.entry < index.num_grams) & usable[hits.entry]
-    matched = np.bincount(hits.document[grams], minlength=len(hits.num_grams))
+    of_items = np.bincount(hits.document[grams & ~of_corpus[hits.entry]], minlength=len(hits.num_grams))
     long = hits.num_grams >= config.least_paragraph_words - config.gram_words + 1
-    return float((matched[long] / hits.num_grams[long]).max()) if long.any() else 0.0
+    paragraph = float((of_items[long] / hits.num_grams[long]).max()) if long.any() else 0.0
+    return paragraph, float((grams & of_corpus[hits.entry]).sum() / max(hits.num_grams.sum(), 1))
 
 
 def _excerpt(text: str, end: int) -> str:

@@ -114,6 +114,6 @@ def _reported(texts: list[str], items: pa.Table, index: GramIndex, config: Decon
     """Items reported for each text."""
     column = pa.array(texts, pa.large_string())
     ids = [str(number) for number in range(len(texts))]
-    rows = judge(ids, ids, column, items["id"].to_pylist(), index, scan(column, index), config).rows
+    rows = judge(ids, ids, column, items, index, scan(column, index), config).rows
     by_id = dict(zip(rows["id"].to_pylist(), rows["items"].to_pylist()))
     return [by_id.get(name, []) for name in ids]
