@@ -120,6 +120,7 @@ def test_a_copied_run_keeps_series_segments_and_events(lab):
     np.testing.assert_array_equal(copy.series("loss_nats").value, record.series("loss_nats").value)
     np.testing.assert_array_equal(copy.series("loss_nats").time, record.series("loss_nats").time)
     assert [segment.first_step for segment in copy.info.segments] == [0, 1201]
+    assert copy.events()[-1]["kind"] == "stopped"  # nothing is added to a copy: it is no run one waits for
     with pytest.raises(RecordError, match="already"):
         copy_run(record, lab, "copy")
 

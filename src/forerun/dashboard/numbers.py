@@ -23,6 +23,17 @@ def number(value: float | int | None, term: str, shown: str | None = None) -> Ma
     return tag("data", written, value=repr(value), title=meaning, class_="n")
 
 
+def percent(fraction: float | None, term: str) -> Markup:
+    """A share in whole percent; absent when it is not known."""
+    return number(fraction, term, None if fraction is None else f"{fraction:.0%}")
+
+
+def place(step: int, num_steps: int) -> tuple[Piece, ...]:
+    """`at step 1,200 of 4,000`, inside a sentence; without the end where nobody said how many steps there will be."""
+    end = (" of ", number(num_steps, "num_steps")) if num_steps else ()
+    return " at step ", number(max(step, 0), "step"), *end
+
+
 def digits(value: float | int, shown: str | None = None) -> Markup:
     """A value in a column whose head, made by `heading`, says what it is."""
     return tag("data", shown if shown is not None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}", value=repr(value))

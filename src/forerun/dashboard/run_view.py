@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from forerun.record.reader import JournalRecord, open_run
-from forerun.record.run import RunInfo
+from forerun.record.run import ENDINGS, RunInfo
 from forerun.record.series import Series
 from forerun.watch.course import judge
 from forerun.watch.report import Report
@@ -68,15 +68,15 @@ class RunView:
         return self._record.last_step
 
     @property
-    def done(self) -> float:
-        """Share of the planned steps taken; 0 when nobody said how many there will be."""
-        return min(1.0, max(self.last_step, 0) / self.info.num_steps) if self.info.num_steps else 0.0
+    def done(self) -> float | None:
+        """Share of the planned steps taken; None when nobody said how many there will be."""
+        return min(1.0, max(self.last_step, 0) / self.info.num_steps) if self.info.num_steps else None
 
     @property
     def ended(self) -> str:
         """Word of the event that ended it, or an empty string while it runs."""
-        words = [event["kind"] for event in self.events() if event["kind"] in ("start", "finished", "stopped", "crashed", "stalled")]
-        return words[-1] if words and words[-1] != "start" else "finished" if self.info.num_steps and self.done >= 1 else ""
+        words = [event["kind"] for event in self.events() if event["kind"] in ("start", *ENDINGS)]
+        return words[-1] if words and words[-1] != "start" else "finished" if self.done == 1 else ""
 
     def metrics(self) -> list[str]:
         """Names of all metrics, sorted."""

@@ -35,5 +35,6 @@ def query(record: RunRecord, sql: str) -> tuple[list[str], list[tuple[Any, ...]]
             return [column[0] for column in answer.description or []], answer.fetchall()
         except duckdb.Error as error:
             raise RecordError(
-                f"the query failed: {' '.join(str(error).partition('LINE ')[0].split())}", hint='the table is metrics; quote names with slashes: "grad_norm/head"'
+                f"the query failed: {' '.join(str(error).partition('LINE ')[0].split())}",
+                hint='the table is metrics; quote names with slashes: "grad_norm/head"',
             ) from None

@@ -17,6 +17,9 @@ import msgspec
 from forerun.base.errors import RecordError
 from forerun.base.files import write_json
 
+ENDINGS = ("end", "finished", "stopped", "crash", "crashed", "stalled")
+"""Events after which a run writes no more, until the next `start`; our trainer's words and those of foreign trackers."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:

@@ -12,15 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from forerun.record.run import Segment
+from forerun.record.run import ENDINGS, Segment
 from forerun.record.series import RunRecord, Series
 from forerun.watch import detect
 from forerun.watch.band import Band
 
 LOSS = "loss_nats"
 EVAL_LOSS = "eval/macro_loss_nats"
-ENDINGS = ("end", "finished", "stopped", "crash", "crashed", "stalled")
-"""Events after which a run writes no more, until the next `start`; our trainer's words and those of foreign trackers."""
 BROKEN = ("crash", "crashed", "stalled")
 """The endings nobody wanted."""
 FROZEN_ROWS = 20  # assumed: equal float32 values in a row; two in a row already happen once in a million

@@ -100,18 +100,19 @@ class Report:
             return "no step yet"
         return f"step {self.step:,}" + (f" of {self.num_steps:,}" if self.num_steps else "")
 
-    def words(self) -> str:
-        """One line for people: the state and the reason for it."""
+    @property
+    def reason(self) -> str:
+        """Why the state is what it is; empty when there is nothing to say."""
         if self.state == "on_course":
             level = next((finding for finding in self.findings if finding.rule == "loss_level"), None)
-            return f"{self.where}: on course" + (f"; {level.evidence}" if level else "")
+            return level.evidence if level else ""
         reasons = self.alarms or tuple(finding for finding in self.findings if finding.state == "cannot_tell")
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-        return (
-            f"{self.where}: {self.state.replace('_', ' ')}; {reasons[0].evidence}{more}"
-            if reasons
-            else f"{self.where}: {self.state.replace('_', ' ')}"
-        )
+        return f"{reasons[0].evidence}{more}" if reasons else ""
+
+    def words(self) -> str:
+        """One line for people: where the run is, the state and the reason for it."""
+        return f"{self.where}: {self.state.replace('_', ' ')}" + (f"; {self.reason}" if self.reason else "")
 
     def as_json(self) -> dict[str, Any]:
         """Plain data; numbers that do not exist are null."""

@@ -12,7 +12,7 @@ from forerun.dashboard.desk import Desk, Page
 from forerun.dashboard.figure import Figure, Source
 from forerun.dashboard.html import Piece, table, tag
 from forerun.dashboard.lab_files import LabFiles
-from forerun.dashboard.numbers import hover_of_metric, number
+from forerun.dashboard.numbers import hover_of_metric, number, percent
 from forerun.dashboard.page import paragraph
 from forerun.dashboard.panels import EVAL
 from forerun.dashboard.points import thinned
@@ -44,7 +44,7 @@ def content(files: LabFiles, desk: Desk) -> list[Piece]:
         lines.append(
             (
                 desk.link(run.name, f"runs/{run.name}.html"),
-                number(run.done, "fraction_done", f"{run.done:.0%}"),
+                percent(run.done, "fraction_done"),
                 number(tokens, "train_tokens", units.count(tokens)) if tokens else "–",
                 number(compute, "fit_compute", units.flops(compute)) if compute else "–",
                 number(run.series(EVAL).last, EVAL),

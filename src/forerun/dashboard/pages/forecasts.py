@@ -47,7 +47,7 @@ def _outcome(files: LabFiles, name: str, forecast: Mapping[str, Any]) -> float |
     metric = str(forecast.get("metric") or forecast.get("eval", "")).split(",")[0].strip()
     targets = [files.run_of(other) for other in files.promises if _same_target(files.forecast_of(other), forecast)]
     for run in targets:
-        if run is not None and run.done >= 1 and math.isfinite(run.series(metric).last):
+        if run is not None and run.done == 1 and math.isfinite(run.series(metric).last):
             return run.series(metric).last
     return None
 

@@ -12,7 +12,7 @@ from forerun.base.terms import spoken
 from forerun.dashboard.desk import Desk, Page
 from forerun.dashboard.html import Markup, Piece, table, tag
 from forerun.dashboard.lab_files import LabFiles, Promise
-from forerun.dashboard.numbers import number, sentence
+from forerun.dashboard.numbers import number, percent, place, sentence
 from forerun.dashboard.page import minute, paragraph, region, state
 from forerun.dashboard.panels import EVAL, band_figure
 from forerun.dashboard.run_view import RunView
@@ -64,18 +64,14 @@ def _running(files: LabFiles, desk: Desk) -> list[Piece]:
     entries = []
     for run in running:
         report = files.report_of(run)
-        words = report.words().partition(": ")[2]
         entries.append(
             tag(
                 "li",
                 desk.link(run.name, f"runs/{run.name}.html"),
                 " is ",
                 state(report.state),
-                " at step ",
-                number(run.last_step, "step"),
-                " of ",
-                number(run.info.num_steps or None, "num_steps"),
-                sentence(f": {words}.", EVAL),
+                *place(run.last_step, run.info.num_steps),
+                sentence(f": {report.reason}." if report.reason else ".", EVAL),
             )
         )
     return [tag("h2", "Running now"), tag("ul", *entries, class_="running")]
@@ -168,7 +164,7 @@ def _row(files: LabFiles, run: RunView, desk: Desk) -> tuple[Piece, ...]:
         desk.link(run.name, f"runs/{run.name}.html"),
         promised,
         run.ended or "running",
-        number(run.done, "fraction_done", f"{run.done:.0%}"),
+        percent(run.done, "fraction_done"),
         number(series.last, "macro_loss_nats", f"{series.last:.4f}") if len(series) else "",
         number(usual, "tokens_per_second", units.count(usual)) if usual is not None and np.isfinite(usual) else "",
     )

@@ -12,7 +12,7 @@ from forerun.dashboard import rows
 from forerun.dashboard.desk import Desk, Page
 from forerun.dashboard.html import Piece, table, tag
 from forerun.dashboard.lab_files import LabFiles
-from forerun.dashboard.numbers import hover, number, sentence
+from forerun.dashboard.numbers import hover, number, place, sentence
 from forerun.dashboard.page import paragraph, region, state
 from forerun.dashboard.panels import EVAL, panels
 from forerun.dashboard.run_view import RunView
@@ -58,7 +58,7 @@ def _state(files: LabFiles, run: RunView, report: Report, desk: Desk) -> list[Pi
     model, train = run.config.get("model", {}), run.config.get("train", {})
     plan = files.plan_of(run)
     promise = files.promise_of(run)
-    facts = [desk.fact("done", run.done, "fraction_done", f"{run.done:.0%}")]
+    facts = [desk.fact("done", run.done, "fraction_done", f"{run.done:.0%}")] if run.done is not None else []
     if plan:
         facts += [
             desk.fact("parameters", plan["num_params"], "num_params", units.count(plan["num_params"])),
@@ -72,25 +72,18 @@ def _state(files: LabFiles, run: RunView, report: Report, desk: Desk) -> list[Pi
     return [
         paragraph(
             state(report.state),
-            " at step ",
-            number(max(report.step, 0), "step"),
-            " of ",
-            number(run.info.num_steps or None, "num_steps"),
+            *place(report.step, run.info.num_steps),
             ". ",
-            sentence(_reason(report), EVAL),
+            sentence(report.reason, EVAL),
             class_="lead",
         ),
-        tag("dl", *facts, class_="facts"),
+        tag("dl", *facts, class_="facts") if facts else "",
         paragraph(tag("span", "; ".join(part for part in (shape, length) if part), title=hover("config_field"))) if shape or length else "",
         paragraph("Promised as ", desk.link(promise.name, f"experiments/{promise.name}.html"), f" ({promise.id}).")
         if promise
         else paragraph(state("off_course", "Unregistered"), ": this run was started without a promise."),
         paragraph("Judged with its rungs ", ", ".join(rung.name for rung in rungs), ".") if rungs else "",
     ]
-
-
-def _reason(report: Report) -> str:
-    return report.words().partition(": ")[2].partition("; ")[2]
 
 
 def _checks(report: Report) -> list[Piece]:
@@ -207,6 +200,8 @@ def _samples(run: RunView) -> list[Piece]:
 
 
 def _when(seconds: Any) -> str:
+    if seconds == 0:  # a foreign run whose rows carry no time
+        return ""
     try:
         return datetime.fromtimestamp(float(seconds), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError, TypeError):
