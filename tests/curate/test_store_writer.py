@@ -14,7 +14,7 @@ import pytest
 from forerun.base.errors import DataError
 from forerun.base.lab import Lab
 from forerun.cli.main import run
-from forerun.curate.remove import remove_document
+from forerun.curate.remove import remove_document, returned
 from forerun.curate.store import StoreSpec, StoreWriter, held_out_mask, write_store
 from forerun.curate.verify import verify_store
 from forerun.loader.audit import cell_table, documents_at, find_document, tokens_of
@@ -213,6 +213,7 @@ def test_a_removed_document_is_never_read_again_and_nothing_else_moves(tmp_path:
         assert not (changed & ~hidden)[:, 1:].any() or _only_before_hidden(changed & ~hidden, hidden)
     assert seen_before > gone_length(gone)
     assert verify_store(lab, after.digest, quiet=True).problems == ()
+    assert (returned(lab, before), returned(lab, after)) == ((gone["id"],), ())  # building the store again gives the first manifest
     with pytest.raises(DataError, match="removed before"):
         remove_document(lab, after.digest, gone["id"], "again")
     with pytest.raises(DataError, match="needs a reason"):

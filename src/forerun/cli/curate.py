@@ -81,6 +81,7 @@ for _name in SUMMARIES:
 
 def _run(path: Path, lab: Path, preset: str, workers: int, runner: str, changes: list[str], as_json: bool, until: Any) -> None:
     from forerun.curate.recipe import load_recipe, run_recipe
+    from forerun.curate.remove import returned
 
     overrides = [*changes, *([f"engine.workers={workers}"] if workers else []), *([f"engine.runner={runner}"] if runner else [])]
     recipe = load_recipe(path, overrides=overrides, preset=preset)
@@ -89,6 +90,10 @@ def _run(path: Path, lab: Path, preset: str, workers: int, runner: str, changes:
     for step in done.steps:
         for name, reason in step.report.get("set_aside", {}).items():
             print(f"{step.name}: {name} was set aside: it {reason}", file=sys.stderr)
+    back = returned(lab_at(lab), done.manifest) if done.manifest else ()
+    if back:
+        print(f"{len(back)} documents removed earlier are in this manifest, such as {back[0]}", file=sys.stderr)
+        print("use the amended manifest that `forerun data remove` printed, or remove them from this one too", file=sys.stderr)
     if as_json:
         print_json({"manifest": digest, "steps": done.steps, "cells": done.manifest.cells if done.manifest else [], "report": done.report})
         return

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from forerun.base.errors import DataError
 from forerun.base.files import write_json
 from forerun.base.lab import Lab
 from forerun.loader.audit import find_document
-from forerun.loader.manifest import Cell, Manifest, Removal
+from forerun.loader.manifest import Cell, Manifest, Removal, load_manifest
 from forerun.loader.store import open_store
 
 
@@ -39,6 +42,18 @@ def remove_document(lab: Lab, digest: str, id: str, reason: str) -> Manifest:
     amended = replace(store.manifest, removed=(*store.manifest.removed, removal), amends=store.manifest.store_digest)
     write_json(lab.manifests / f"{amended.digest}.json", amended)
     return amended
+
+
+def returned(lab: Lab, manifest: Manifest) -> tuple[str, ...]:
+    """Documents that were removed from some store of this lab and that this manifest reads: building again brings them back."""
+    gone = {removal.id for path in lab.manifests.glob("*.json") for removal in load_manifest(lab, path.stem).removed}
+    gone -= {removal.id for removal in manifest.removed}
+    if not gone:
+        return ()
+    wanted, folder = pc.field("id").isin(sorted(gone)), lab.store / manifest.store_digest
+    shards = (shard for cell in (*manifest.cells, *manifest.held_out) for shard in cell.shards)
+    found = (pq.read_table(folder / shard.docs_path, columns=["id"], filters=wanted)["id"].to_pylist() for shard in shards)
+    return tuple(sorted(id for ids in found for id in ids))
 
 
 def available_tokens(manifest: Manifest, cell: Cell) -> int:

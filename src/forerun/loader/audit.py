@@ -73,7 +73,7 @@ def find_document(store: TokenStore, id: str) -> Found:
             found += [Found(cell, index, row) for row in table.to_pylist()]
     if len(found) != 1:
         problem = f"{len(found)} documents begin with" if found else "no document has"
-        raise DataError(f"{problem} id {id!r}", hint="give more digits" if found else "`forerun curate explain` knows dropped documents")
+        raise DataError(f"{problem} id {id!r}", hint="give more digits" if found else "`forerun data explain` knows dropped documents")
     return found[0]
 
 
