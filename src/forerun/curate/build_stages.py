@@ -21,7 +21,7 @@ from forerun.curate.engine.tasks import Task
 from forerun.curate.quality.files import load_quality, save_quality
 from forerun.curate.quality.model import QualityConfig, QualityModel, fit_quality
 from forerun.curate.quality.teacher import teacher_key
-from forerun.curate.sample import sample_texts, vectors_of, with_vectors
+from forerun.curate.sample import each_text, sample_texts, vectors_of, with_vectors
 from forerun.curate.store import StoreWriter
 from forerun.curate.text.walk import text_bytes
 from forerun.curate.tokenise import TokeniseConfig, train_tokenizer
@@ -112,7 +112,7 @@ def domains_of(sample: pa.Table, config: ClusterConfig, work: Path) -> DomainMod
     path = work / "domains.npz"
     if not path.exists():
         profiles = word_profiles(sample["text"][:PROFILE_DOCUMENTS])
-        model = find_domains(vectors_of(sample), sample["text"].to_pylist(), sample["source"].to_pylist(), config, profiles=profiles)
+        model = find_domains(vectors_of(sample), each_text(sample), sample["source"].to_pylist(), config, profiles=profiles)
         save_domains(model, path)
     return load_domains(path)
 
@@ -139,6 +139,6 @@ def tokenizer_of(sample: pa.Table, config: TokeniseConfig, work: Path) -> str:
     path = work / "tokenizer.json"
     if not path.exists():
         given = config.tokenizer
-        text = read_tokenizer(Path(given)) if given else train_tokenizer(iter(sample["text"].to_pylist()), config)
+        text = read_tokenizer(Path(given)) if given else train_tokenizer(each_text(sample), config)
         write_atomic(path, text.encode())
     return path.read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,8 @@ from forerun.curate.embed.quantize import from_int8
 from forerun.curate.text.walk import text_bytes
 
 SAMPLE_DOCUMENTS = 200_000  # assumed: documents the models are trained on
-SAMPLE_BYTES = 512 << 20  # assumed: of their text; as Python strings beside it, about 1.5 GiB in all
+SAMPLE_BYTES = 512 << 20  # assumed: of their text
+BATCH = 256  # assumed: texts that are Python strings at once
 ROW_BITS = 40  # a document's place in one number: its row, and above it the partition
 
 
@@ -38,7 +39,15 @@ def sample_texts(partitions: Sequence[Path]) -> pa.Table:
             parts.append(table.append_column("_at", pa.array(mine + (index << ROW_BITS))))
     if not parts:
         raise DataError("no document is left to build a store from", hint="read the drop reasons of the steps before")
-    return pa.concat_tables(parts).sort_by("id")
+    sample = pa.concat_tables(parts)
+    order = np.asarray(pc.sort_indices(sample["id"]))
+    return sample if (np.diff(order) == 1).all() else sample.take(pa.array(order))  # partitions by id are in order: no second copy
+
+
+def each_text(sample: pa.Table) -> Iterator[str]:
+    """The sample's texts, some at a time: as Python strings they take up to four times their bytes."""
+    for start in range(0, sample.num_rows, BATCH):
+        yield from sample["text"].slice(start, BATCH).to_pylist()
 
 
 def with_vectors(sample: pa.Table, vectors: Sequence[Path]) -> pa.Table:

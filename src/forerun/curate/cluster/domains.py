@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +78,7 @@ class DomainModel:
 
 
 def find_domains(
-    vectors: np.ndarray, texts: Sequence[str], sources: Sequence[str], config: ClusterConfig, *, profiles: sparse.csr_matrix | None = None
+    vectors: np.ndarray, texts: Iterable[str], sources: Sequence[str], config: ClusterConfig, *, profiles: sparse.csr_matrix | None = None
 ) -> DomainModel:
     """Cluster, merge, name and check.
 

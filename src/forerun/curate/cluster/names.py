@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +62,7 @@ class DomainName:
 
 
 def name_domains(
-    texts: Sequence[str], sources: Sequence[str], labels: np.ndarray, num_domains: int, *, num_terms: int = 8
+    texts: Iterable[str], sources: Sequence[str], labels: np.ndarray, num_domains: int, *, num_terms: int = 8
 ) -> list[DomainName]:
     """A distinct name for each of `num_domains` from a sample of its documents."""
     common = set(COMMON_WORDS.split()) | set(GENERIC_WORDS.split())
