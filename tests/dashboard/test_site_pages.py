@@ -6,6 +6,7 @@ import html
 import re
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
 
 from forerun.base.chart import Band, Chart, Line
@@ -16,8 +17,10 @@ from forerun.dashboard.figure import Figure
 from forerun.dashboard.html import Markup, tag, text
 from forerun.dashboard.lab_files import read_lab
 from forerun.dashboard.site import Site
+from forerun.record.copy import copy_run
 from forerun.record.journal import Journal
-from forerun.record.run import start_run
+from forerun.record.run import RunInfo, Segment, start_run
+from forerun.record.series import TableRecord, series_of
 from forerun.registry.calibration import wilson
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\u202eabc\x07"
@@ -159,3 +162,19 @@ def test_a_ledger_that_names_a_path_is_refused(lab, planner):
 def test_wilson_matches_a_hand_worked_case():
     low, high = wilson(9, 10)
     assert (round(low, 3), round(high, 3)) == (0.596, 0.982)  # Wilson 1927: 9 of 10 at z = 1.96
+
+
+def test_a_foreign_run_of_unknown_length_shows_what_it_logged_and_no_end(planner, tmp_path):
+    """A table brought in by `forerun record import`: no config, no times, no planned length, no forecast."""
+    steps = np.arange(10, 1010, 10)
+    table = {"loss_nats": 3 - steps / 2000, "eval/macro_loss_nats": 3.1 - steps / 2000, "grad_norm": 1 + steps / 1e4}
+    info = RunInfo(run_id="theirs", created=0.0, num_steps=0, segments=(Segment(run_id="theirs", first_step=0, time=0.0),))
+    lab = Lab(tmp_path)
+    copy_run(TableRecord(info=info, table={name: series_of(steps, values) for name, values in table.items()}), lab, "theirs")
+    site = Site(read_lab(lab, planner))
+    page = (site.get("runs/theirs.html") or b"").decode()
+    assert "Held-out loss went from 3.095 to 2.600 in 100 evaluations" in page
+    assert "Gradient norm is usually" in page
+    assert "1970" not in page and "steps planned" not in page
+    front = (site.get("index.html") or b"").decode()
+    assert "Nothing is running." in front and ">stopped<" in front

@@ -17,6 +17,7 @@ from forerun.dashboard.lab_files import LabFiles
 from forerun.dashboard.points import thinned
 from forerun.dashboard.routing_panels import expert_maps, layer_maps, layer_of
 from forerun.dashboard.run_view import RunView
+from forerun.watch.case import finite
 
 EVAL = "eval/macro_loss_nats"
 MAX_LINES = 6
@@ -29,11 +30,10 @@ def panels(files: LabFiles, run: RunView) -> list[Drawn]:
     """All figures of a run that have data, in reading order."""
     forecast = files.forecast_for(run)
     found = [
-        *([band_figure(run, forecast)] if forecast else []),
+        band_figure(run, forecast) if forecast else _held_out(run),
         _loss(run),
         *_domains(files, run),
-        _gradient_shape(files, run),
-        _gradient_groups(run),
+        *_gradients(files, run),
         *layer_maps(run),
         *expert_maps(run),
         _entropy(run),
@@ -133,6 +133,15 @@ def _loss(run: RunView) -> Figure | None:
     return _of(run, "loss", ["loss_nats"], f"training loss, {TOKENS}", title)
 
 
+def _held_out(run: RunView) -> Figure | None:
+    """The evaluations of a run about which nothing was forecast."""
+    series = finite(run.series(EVAL))
+    if not len(series):
+        return None
+    title = f"Held-out loss went from {series.value[0]:.3f} to {series.last:.3f} in {units.counted(len(series), 'evaluation')}"
+    return _of(run, "held-out", [EVAL], f"held-out loss, {TOKENS}", title)
+
+
 def _domains(files: LabFiles, run: RunView) -> list[Figure]:
     """All domains together, then each that was promised on its own band."""
     metrics = [name for name in run.metrics() if name.startswith("eval/") and name.endswith("/loss_nats")]
@@ -154,6 +163,12 @@ def _domains(files: LabFiles, run: RunView) -> list[Figure]:
                 )
             )
     return [figure for figure in figures if figure is not None]
+
+
+def _gradients(files: LabFiles, run: RunView) -> list[Figure | None]:
+    """By shape and by group; as it was logged where neither can be told."""
+    found = [_gradient_shape(files, run), _gradient_groups(run)]
+    return found if any(found) else [_single(run, "gradient", ["grad_norm"], "L2 norm", "Gradient norm")]
 
 
 def _gradient_shape(files: LabFiles, run: RunView) -> Figure | None:

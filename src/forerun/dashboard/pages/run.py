@@ -73,8 +73,7 @@ def _state(files: LabFiles, run: RunView, report: Report, desk: Desk) -> list[Pi
         paragraph(
             state(report.state),
             *place(report.step, run.info.num_steps),
-            ". ",
-            sentence(report.reason, EVAL),
+            sentence(f": {report.reason}." if report.reason else ".", EVAL),
             class_="lead",
         ),
         tag("dl", *facts, class_="facts") if facts else "",
