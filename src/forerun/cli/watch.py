@@ -59,6 +59,8 @@ def watch(
             print(orjson.dumps(report.as_json()).decode())
         else:
             Console().print(screen(record, report))
+        if any("record_stale" in finding.signals for finding in report.findings):
+            print("a run that is over is judged with --afterwards", file=sys.stderr)
         if failure := telling.hear(report):
             print(f"--notify: {failure}", file=sys.stderr)
         return report.exit_code

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from forerun.record.reader import JournalRecord, open_run
-from forerun.record.run import ENDINGS, RunInfo
+from forerun.record.run import RunInfo, ending
 from forerun.record.series import Series
 from forerun.watch.course import judge
 from forerun.watch.report import Report
@@ -75,8 +75,8 @@ class RunView:
     @property
     def ended(self) -> str:
         """Word of the event that ended it, or an empty string while it runs."""
-        words = [event["kind"] for event in self.events() if event["kind"] in ("start", *ENDINGS)]
-        return words[-1] if words and words[-1] != "start" else "finished" if self.done == 1 else ""
+        end = ending(self.events())
+        return str(end["kind"]) if end is not None else "finished" if self.done == 1 else ""
 
     def metrics(self) -> list[str]:
         """Names of all metrics, sorted."""

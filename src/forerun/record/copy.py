@@ -9,7 +9,7 @@ from dataclasses import replace
 from forerun.base.errors import RecordError
 from forerun.base.lab import Lab
 from forerun.record.journal import Journal
-from forerun.record.run import ENDINGS, save_run, start_run
+from forerun.record.run import ending, save_run, start_run
 from forerun.record.series import RunRecord
 
 
@@ -40,14 +40,9 @@ def copy_run(record: RunRecord, lab: Lab, run_id: str) -> int:
                 written += 1
             if end is None:
                 _copy_events(record, journal)
-                if not _has_ended(record):
+                if ending(record.events()) is None:
                     journal.event("stopped", max(rows, default=0), reason="copied as it stood")
     return written
-
-
-def _has_ended(record: RunRecord) -> bool:
-    told = [event["kind"] for event in record.events() if event["kind"] in ("start", *ENDINGS)]
-    return bool(told) and told[-1] != "start"
 
 
 def _copy_events(record: RunRecord, journal: Journal) -> None:

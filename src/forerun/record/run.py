@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -63,6 +64,12 @@ class RunInfo:
     """Package name to version, as installed."""
     segments: tuple[Segment, ...] = ()
     """In the order they were started."""
+
+
+def ending(events: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The event a run ended with; None when it never ended or was started again since."""
+    told = [event for event in events if event["kind"] in ("start", *ENDINGS)]
+    return told[-1] if told and told[-1]["kind"] != "start" else None
 
 
 def start_run(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from forerun.record.run import ENDINGS, Segment
+from forerun.record.run import Segment, ending
 from forerun.record.series import RunRecord, Series
 from forerun.watch import detect
 from forerun.watch.band import Band
@@ -75,16 +75,18 @@ class Case:
     @cached_property
     def finished(self) -> bool:
         """The run has ended, well or not."""
-        kinds = [event["kind"] for event in self.record.events() if event["kind"] in ("start", *ENDINGS)]
-        ended = bool(kinds) and kinds[-1] != "start"
-        return ended or (self.num_steps > 0 and self.last_step >= self.num_steps - 1)
+        return ending(self.record.events()) is not None or self.complete
 
     @cached_property
-    def broken_off(self) -> dict[str, Any] | None:
+    def complete(self) -> bool:
+        """All planned steps are there."""
+        return self.num_steps > 0 and self.last_step >= self.num_steps - 1
+
+    @cached_property
+    def broken_off(self) -> Mapping[str, Any] | None:
         """The event that ended the run before its planned end; None when it goes on, was stopped on purpose or is complete."""
-        kinds = [event for event in self.record.events() if event["kind"] in ("start", *ENDINGS)]
-        complete = self.num_steps > 0 and self.last_step >= self.num_steps - 1
-        return kinds[-1] if kinds and kinds[-1]["kind"] in BROKEN and not complete else None
+        end = ending(self.record.events())
+        return end if end is not None and end["kind"] in BROKEN and not self.complete else None
 
     @cached_property
     def saves(self) -> list[tuple[int, float]]:
