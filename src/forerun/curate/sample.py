@@ -39,9 +39,9 @@ def sample_texts(partitions: Sequence[Path]) -> pa.Table:
             parts.append(table.append_column("_at", pa.array(mine + (index << ROW_BITS))))
     if not parts:
         raise DataError("no document is left to build a store from", hint="read the drop reasons of the steps before")
-    sample = pa.concat_tables(parts)
+    sample = pa.concat_tables(parts).combine_chunks()  # once: whoever reads the buffers would else copy them
     order = np.asarray(pc.sort_indices(sample["id"]))
-    return sample if (np.diff(order) == 1).all() else sample.take(pa.array(order))  # partitions by id are in order: no second copy
+    return sample if (np.diff(order) == 1).all() else sample.take(pa.array(order))  # partitions by id are in order: no further copy
 
 
 def each_text(sample: pa.Table) -> Iterator[str]:
