@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
+import resource
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +18,7 @@ from forerun.base.errors import DataError
 from forerun.base.lab import Lab
 from forerun.cli.main import run
 from forerun.curate.remove import remove_document, returned
+from forerun.curate.spill import spill
 from forerun.curate.store import StoreSpec, StoreWriter, held_out_mask, write_store
 from forerun.curate.verify import verify_store
 from forerun.loader.audit import cell_table, documents_at, find_document, tokens_of
@@ -50,6 +54,22 @@ def test_any_partitioning_order_and_input_order_give_the_same_bytes(tmp_path: Pa
     build(one, documents, 1)
     build(four, shuffled, 4, order=[2, 0, 3, 1])
     assert files(one) == files(four)
+
+
+@pytest.fixture
+def small_files():
+    """No file of this process may grow beyond 4 KiB: what a full disk looks like to one writer."""
+    handler, limits = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_tokens_that_cannot_be_written_say_what_the_system_says(tmp_path: Path, small_files):
+    with pytest.raises(OSError) as refusal:
+        spill(tmp_path / "run", table(random_documents(200)), VOCAB_SIZE)
+    assert refusal.value.errno == errno.EFBIG  # with its number a full disk becomes one line
 
 
 def test_a_build_killed_between_any_two_files_continues_to_the_same_store(tmp_path: Path):

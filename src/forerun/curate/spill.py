@@ -31,7 +31,7 @@ def spill(run: Path, documents: pa.Table, vocab_size: int) -> None:
         part.mkdir(parents=True)
         tokens = documents["tokens"].combine_chunks() if documents.num_rows else pa.array([], pa.large_list(pa.int32()))
         lengths = np.asarray(pc.list_value_length(tokens), np.int64)
-        np.asarray(tokens.flatten()).astype(dtype_of(vocab_size)).tofile(part / "tokens.bin")
+        (part / "tokens.bin").write_bytes(np.asarray(tokens.flatten()).astype(dtype_of(vocab_size)).data)  # `tofile` hides a full disk
         table = documents.drop_columns(["tokens"]).append_column("num_tokens", pa.array(lengths))
         pq.write_table(table, part / "docs.parquet", compression="zstd")
         shutil.rmtree(run, ignore_errors=True)
