@@ -227,6 +227,12 @@ def test_a_rung_measured_in_another_unit_is_refused_by_name(factor):
         forecast([rungs[0], odd, *rungs[2:]], target)
 
 
+def test_a_ladder_without_evaluations_of_its_ends_is_told_where_they_stop():
+    rungs = [replace(rung, steps=rung.steps[:-1], losses=rung.losses[:-1]) for rung in synthetic_ladder()]
+    with pytest.raises(DataError, match=r"evaluated at 98\.5%.*last evaluation is at 95\.0%"):
+        forecast(rungs, Target(train_steps=8000, compute_per_step=1e14))
+
+
 def test_rungs_that_scatter_get_a_wide_answer_that_says_why():
     rungs, target = marin_ladder()
     shaken = [replace(rung, losses=tuple(loss * (1 + off) for loss in rung.losses)) for rung, off in zip(rungs, (0.04, -0.04, 0.04, -0.04))]

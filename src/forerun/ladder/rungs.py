@@ -114,7 +114,9 @@ def check_ladder(rungs: Sequence[Rung]) -> None:
     finished = num_levels([rung for rung in rungs if rung.finished])
     if finished < 2:
         raise DataError(
-            f"at least 2 rungs of different compute must have finished, got {finished}", hint="finish more rungs, or lower train_steps"
+            f"at least 2 rungs of different compute must have been evaluated at {FINISHED_FRACTION:.1%} of their training or later, got {finished}; "
+            f"the last evaluation is at {max(rung.last_fraction for rung in rungs):.1%}",
+            hint="add the evaluations of their ends, or set train_steps to where they ended",
         )
 
 

@@ -1,4 +1,4 @@
-"""Contingency: the same run with a shorter horizon, its decay re-aimed, in numbers a person can decide on."""
+"""Contingency: the same run with another end, its decay re-aimed, in numbers a person can decide on."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class Replan:
     train_tokens: int
     new_train_tokens: int
     flops_saved: float
+    """Negative when the new end is later."""
     factor_now: float
     """Learning rate of the next step over its peak, as planned."""
     factor_new: float
