@@ -108,7 +108,11 @@ def _data_set(lab: Lab, name: str, words: str, per_cell: int, seed: int) -> str:
         steps.append(
             Step(name=step, identity=_identity(seed, step), documents_in=left, documents_out=left - sum(dropped.values()), dropped=dropped)
         )
-    report = {"domains": [{"slug": slug(domain), "terms": [*TOPICS[domain], *([words] if words else [])]} for domain in TOPICS]}
+    report: dict = {
+        "naming": f"contrast terms {words}",
+        "names_test": {"accuracy": 0.9, "chance": 0.2, "num_trials": 30, "judge": f"m {words}"},
+    }
+    report |= {"domains": [{"slug": slug(domain), "terms": [*TOPICS[domain], *([words] if words else [])]} for domain in TOPICS]}
     steps.append(Step(name="cluster", identity="2" * 64, documents_in=len(kept), documents_out=len(kept), report=report))
     spec = StoreSpec(
         name=f"{name} {words}".strip(),

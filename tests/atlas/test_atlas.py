@@ -196,6 +196,15 @@ def test_every_page_is_made_and_hostile_text_stays_text(made):
         assert "\u202e" not in content, one.path
 
 
+def test_a_domain_s_page_says_how_its_name_was_found_and_how_well_it_names(made):
+    lab, _ = made
+    page = next(one for one in pages.pages(read_lab(lab, PLANNER)) if "domain" in one.path and "cooking" in one.path)
+    content = "".join(str(piece) for piece in page.content(Desk(page.path)))
+    assert "How domains get their names: contrast terms" in content
+    assert "90%" in content
+    assert "guessing would find 20%" in content
+
+
 def test_addresses_are_plain_and_no_two_names_share_one():
     names = ["law", "Law", "law!", "../../etc", "a/b", "a-b", "a b", "", "ü", "x" * 300, "\u202eabc"]
     slugs = [address.slug(name) for name in names]

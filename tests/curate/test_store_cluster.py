@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 import numpy as np
 import pytest
 from scipy import sparse
 
-from forerun.base.errors import ConfigError, DataError
+from forerun.base.errors import ConfigError, DataError, SourceError
+from forerun.curate.cluster.ask_names import NamerConfig, title_in
 from forerun.curate.cluster.checks import adjusted_rand_index, intruder_test, word_judge
-from forerun.curate.cluster.domains import ClusterConfig, find_domains
+from forerun.curate.cluster.domains import ClusterConfig, find_domains, renamed
 from forerun.curate.cluster.kmeans import assign, train
 from forerun.curate.cluster.merge import merge
 from forerun.curate.cluster.names import name_domains
@@ -134,6 +140,81 @@ def test_documents_that_an_encoder_cannot_tell_apart_make_fewer_domains_and_no_e
     assert model.report["num_fine"] == max(kinds, 1)
     labels, _ = model.assign(vectors)
     assert len(set(labels.tolist())) == len(model.names) <= max(kinds, 1)
+
+
+class _Model(BaseHTTPRequestHandler):
+    """Names groups after the first telling word, and finds names by the words of an excerpt, as a model would."""
+
+    prompts: list[str]
+    broken: int = 0
+
+    def do_POST(self) -> None:
+        prompt = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"][0]["content"]
+        kind = type(self)
+        kind.prompts.append(prompt)
+        if prompt.startswith("Which"):
+            excerpt = prompt.split("Excerpt:")[1]
+            options = re.findall(r"^(\d)\. About (\w+)$", prompt, re.MULTILINE)
+            answer = next((place for place, word in options if word in excerpt), "none of them")
+        else:
+            answer = "<think>stars 5?</think>\n**Name: About " + re.findall(r"apart: (\w+)", prompt)[0] + "**\nbecause 3 words"
+        if kind.broken:
+            kind.broken, answer = kind.broken - 1, "..."
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"choices": [{"message": {"content": answer}}]}).encode())
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+def test_an_endpoint_names_domains_its_names_are_tested_blind_and_nothing_is_asked_twice(tmp_path, monkeypatch):
+    class Handler(_Model):
+        prompts = []  # noqa: RUF012  of one test
+        broken = 1
+
+    monkeypatch.setattr("forerun.curate.cluster.ask_names.time.sleep", lambda seconds: None)
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    words = ("galaxy", "butter", "harbour")
+    texts = [f"{words[index % 3]} {words[index % 3]}s and number {index}" for index in range(240)]
+    vectors = np.eye(8, dtype=np.float32)[np.arange(240) % 3] + 0.01 * np.random.default_rng(0).standard_normal((240, 8)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    plain = find_domains(vectors, texts, ["a", "b"] * 120, ClusterConfig(num_domains=3))
+    namer = NamerConfig(url=f"http://127.0.0.1:{http.server_address[1]}/v1", model="m")
+    model = renamed(plain, namer, vectors, texts.__getitem__, answers=tmp_path / "n.jsonl", seed=1)
+    assert {name.title for name in model.names} == {f"About {word}" for word in words}
+    assert {name.slug for name in model.names} == {f"about-{word}" for word in words}
+    assert model.report["names_test"] == {"accuracy": 1.0, "chance": 1 / 3, "num_trials": 9, "judge": "m"}
+    assert "by m at an OpenAI-compatible endpoint" in model.report["naming"]
+    assert all("apart" not in prompt for prompt in Handler.prompts if prompt.startswith("Which"))  # blind
+    Handler.prompts.clear()
+    again = renamed(plain, namer, vectors, texts.__getitem__, answers=tmp_path / "n.jsonl", seed=1)
+    assert Handler.prompts == []
+    assert again.names == model.names
+    Handler.broken = 10**6
+    with pytest.raises(SourceError, match="holds no name"):
+        renamed(plain, namer, vectors, texts.__getitem__, answers=tmp_path / "other.jsonl", seed=1)
+    http.shutdown()
+    http.server_close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "title"),
+    [
+        ("Astronomy and telescopes", "Astronomy and telescopes"), ('"Cooking recipes."', "Cooking recipes"), ("# 3. **Sea travel**", "Sea travel"),
+        ("Title: Sea travel\n\nThese documents...", "Sea travel"), ("<think>hm", None), ("<think>x</think> 天文学", "天文学"), ("...", None), ("", None),
+        ("I am sorry, but I cannot name this group since the excerpts are about many different things.", None),
+    ],
+)  # fmt: skip
+def test_a_title_is_found_in_what_models_write(answer: str, title: str | None):
+    assert title_in(answer) == title
+
+
+def test_domains_of_other_scripts_get_a_folder_name_of_their_own():
+    names = name_domains(["галактика и звезда"] * 9 + ["масло и печь"] * 9, ["a", "b", "c"] * 6, np.repeat([0, 1], 9), 2)
+    assert [name.slug for name in names] == ["domain-0", "domain-1"]
+    assert "галактика" in names[0].title
 
 
 def test_impossible_floors_are_refused():

@@ -41,7 +41,7 @@ STEP_CODE = {
         "forerun.curate.growing",
         "forerun.curate.patience",
     ),
-    "cluster": tuple(f"forerun.curate.cluster.{name}" for name in ("checks", "domains", "kmeans", "merge", "names")),
+    "cluster": tuple(f"forerun.curate.cluster.{name}" for name in ("ask_names", "checks", "domains", "kmeans", "merge", "names")),
     "quality": (
         *(
             f"forerun.curate.quality.{name}"
@@ -126,7 +126,7 @@ def _built(
     """The stages in order, each taking over what an earlier attempt left in the work folder."""
     errors = embedded(partitions, config.embed, work, engine, quiet)
     sample = training_sample(partitions, work)
-    domains = domains_of(sample, config.cluster, work)
+    domains = domains_of(sample, config.cluster, work, lab.root / "work" / "labels")
     quality = quality_of(sample, domains, config.quality, work, lab.root / "work" / "labels")
     tokenizer_json = tokenizer_of(sample, config.tokenise, work)
     encoder = Encoder(tokenizer_json, sample["text"][:256].to_pylist())
@@ -171,7 +171,7 @@ def build_until(
         if stage == "embed":
             return {"encoder": config.embed.encoder, "quantization": errors.report()}
         sample = training_sample(partitions, work)
-        domains = domains_of(sample, config.cluster, work)
+        domains = domains_of(sample, config.cluster, work, lab.root / "work" / "labels")
         if stage == "cluster":
             return domains.report
         if stage == "quality":

@@ -10,7 +10,7 @@ import pyarrow as pa
 from forerun.base.config import load_json, plain
 from forerun.base.errors import DataError
 from forerun.base.files import write_atomic
-from forerun.curate.cluster.domains import ClusterConfig, DomainModel, find_domains
+from forerun.curate.cluster.domains import ClusterConfig, DomainModel, find_domains, renamed
 from forerun.curate.cluster.files import load_domains, save_domains
 from forerun.curate.embed.encoders import EmbedConfig
 from forerun.curate.embed.quantize import QuantizationError
@@ -107,12 +107,20 @@ def training_sample(partitions: Sequence[Path], work: Path) -> pa.Table:
     return with_vectors(sample_texts(partitions), [vector_file(work, index) for index in range(len(partitions))])
 
 
-def domains_of(sample: pa.Table, config: ClusterConfig, work: Path) -> DomainModel:
-    """The domain model, found or read."""
+def domains_of(sample: pa.Table, config: ClusterConfig, work: Path, answers: Path) -> DomainModel:
+    """The domain model, found or read.
+
+    Args:
+        answers: folder that keeps what a namer said, also for later builds.
+    """
     path = work / "domains.npz"
     if not path.exists():
         profiles = word_profiles(sample["text"][:PROFILE_DOCUMENTS])
-        model = find_domains(vectors_of(sample), each_text(sample), sample["source"].to_pylist(), config, profiles=profiles)
+        vectors = vectors_of(sample)
+        model = find_domains(vectors, each_text(sample), sample["source"].to_pylist(), config, profiles=profiles)
+        if config.namer is not None:
+            text_at = lambda index: sample["text"][index].as_py()  # noqa: E731
+            model = renamed(model, config.namer, vectors, text_at, answers=answers / "names.jsonl", seed=config.seed)
         save_domains(model, path)
     return load_domains(path)
 

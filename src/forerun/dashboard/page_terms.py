@@ -94,6 +94,12 @@ PAGE_TERMS: tuple[Term, ...] = (
         definition="share of trials in which a judge finds the document of another domain",
         better="higher",
     ),
+    Term(
+        name="name_accuracy",
+        unit="",
+        definition="share of excerpts for which a model that sees nothing else finds the name of their domain",
+        better="higher",
+    ),
     Term(name="review_rate", unit="", definition="share of the reviewed pairs that were decided wrongly", better="lower"),
     Term(name="num_shards", unit="files", definition="files of token ids"),
     Term(name="num_documents", unit="documents", definition="documents, each counted once"),

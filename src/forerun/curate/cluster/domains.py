@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
 
 from forerun.base.errors import ConfigError
+from forerun.curate.cluster.ask_names import Namer, NamerConfig
 from forerun.curate.cluster.checks import adjusted_rand_index, intruder_test, word_judge
 from forerun.curate.cluster.kmeans import Centroids, assign, train
 from forerun.curate.cluster.merge import Domains, merge
@@ -22,6 +24,10 @@ ROWS_PER_CENTROID = 512  # source: Marin trains 5,000 centroids on 2.56M rows
 DOCUMENTS_PER_FINE = 24  # assumed: below about 20 documents a fine cluster follows noise
 DOCUMENTS_PER_DOMAIN = 800  # assumed: a domain then still fills five quality buckets with 100 documents and more
 LEAST_DOMAINS = 6  # assumed: fewer make no mixture worth searching
+CONTRAST = (
+    "contrast terms: log-odds with Dirichlet prior over documents holding a word; keywords and manual furniture left out; "
+    "source named from 50% on"
+)
 CHECK_SAMPLE = 4000  # assumed: enough for an index good to 0.01, small enough to cost under a second
 
 
@@ -39,6 +45,8 @@ class ClusterConfig:
     """Of the k-means and the merge."""
     remove_mean: bool = True
     """Subtract the mean vector first: what all documents share says nothing about domains."""
+    namer: NamerConfig | None = None
+    """A chat endpoint that names the domains; none names them by contrast terms."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.floor * self.num_domains <= 1:
@@ -108,13 +116,29 @@ def find_domains(
         "largest_fraction": float(domains.fractions.max()),
         "stability_adjusted_rand": _stability(rows, labels, num_fine, num_domains, config),
         "domains": [asdict(name) for name in names],
-        "naming": "contrast terms: log-odds with Dirichlet prior over documents holding a word; keywords and manual furniture left out; source named from 50% on",
+        "naming": CONTRAST,
     }
     if profiles is not None:
         report["intruder_test"] = intruder_test(labels[: len(profiles.indptr) - 1], word_judge(profiles)) | {
             "judge": "word overlap (TF-IDF)"
         }
     return DomainModel(mean.astype(np.float32), fine, domains, names, report)
+
+
+def renamed(
+    model: DomainModel, namer: NamerConfig, vectors: np.ndarray, text_at: Callable[[int], str], *, answers: Path, seed: int
+) -> DomainModel:
+    """The same domains, named by a model at an endpoint.
+
+    Args:
+        vectors, text_at: of the sample the domains were found in.
+        answers: file that keeps what the model said.
+    """
+    labels, cosine = model.assign(vectors)
+    names, test = Namer(namer, answers).named(model.names, text_at, labels, cosine, seed=seed)
+    naming = f"by {namer.model} at an OpenAI-compatible endpoint, from excerpts and these: {model.report['naming']}"
+    report = model.report | {"domains": [asdict(name) for name in names], "naming": naming, "names_test": test}
+    return replace(model, names=names, report=report)
 
 
 def num_distinct(rows: np.ndarray) -> int:

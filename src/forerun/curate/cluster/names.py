@@ -86,8 +86,8 @@ def name_domains(
         taken = {name.slug for name in names}
         fresh = [term for term in terms if not any(term in name.split("-") for name in taken)] or list(terms)
         wanted = [source, f"{source}-{fresh[0]}" if fresh else source] if dominant else ["-".join(fresh[:2]), "-".join(terms[:3])]
-        free = [slug(name) for name in wanted if name and slug(name) not in taken]
-        short = free[0] if free else _unique(slug(wanted[-1] or f"domain-{label}"), taken)
+        spelled = [slug(name) for name in wanted if re.search("[a-zA-Z0-9]", name)] or [f"domain-{label}"]  # folders are in Latin letters
+        short = next((name for name in spelled if name not in taken), unique(spelled[-1], taken))
         names.append(DomainName(short, f"{source}: {words}" if dominant else words, tuple(terms), source, fraction))
     return names
 
@@ -115,7 +115,8 @@ def _without_variants(words: list[str]) -> list[str]:
     return kept
 
 
-def _unique(name: str, taken: set[str]) -> str:
+def unique(name: str, taken: set[str]) -> str:
+    """The name, or with the least number behind it that makes it another than those taken."""
     candidate, number = name, 2
     while candidate in taken:
         candidate, number = f"{name}-{number}", number + 1

@@ -95,6 +95,19 @@ def _checks(lab: Lab, book: Book, domain: str) -> list[Piece]:
                 f" of {test.get('num_trials', '?')} trials; guessing would find {float(test.get('chance', 0)):.0%}.",
             )
         )
+    if report.get("naming"):
+        said.append(paragraph(f"How domains get their names: {report['naming']}."))
+    names = report.get("names_test")
+    if isinstance(names, Mapping) and "accuracy" in names:
+        said.append(
+            paragraph(
+                "Blind test of the names: shown an excerpt alone and some names, ",
+                str(names.get("judge", "an unnamed model")),
+                " finds the name of its domain in ",
+                number(float(names["accuracy"]), "name_accuracy", f"{names['accuracy']:.0%}"),
+                f" of {names.get('num_trials', '?')} trials; guessing would find {float(names.get('chance', 0)):.0%}.",
+            )
+        )
     return said
 
 
