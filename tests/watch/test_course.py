@@ -299,3 +299,21 @@ def test_the_report_has_the_documented_json_and_a_checklist_of_twelve():
     assert len(plain["checklist"]) == 12
     assert all({"item", "value", "rule", "evidence", "state"} <= set(item) for item in plain["checklist"])
     assert plain["diagnosis"] == []
+
+
+@pytest.mark.parametrize("content", ["[]", "{", "null"])
+def test_a_config_that_is_no_object_is_one_line(tmp_path, content):
+    start_run(tmp_path / "r", num_steps=4)
+    (tmp_path / "r" / "config.json").write_text(content)
+    with pytest.raises(ConfigError, match="config.json"):
+        judge(open_run(tmp_path / "r"))
+
+
+@pytest.mark.parametrize("config", [{"optim": []}, {"optim": {"schedule": []}}, {"optim": {"muonh_learning_rate": "1e-3", "schedule": {}}}])
+def test_a_config_of_another_form_plans_no_learning_rate(tmp_path, config):
+    start_run(tmp_path / "r", num_steps=4)
+    (tmp_path / "r" / "config.json").write_text(json.dumps(config))
+    with Journal(tmp_path / "r") as journal:
+        journal.log(1, {"learning_rate": 1e-3})
+    states = {finding.rule: finding.state for finding in judge(open_run(tmp_path / "r")).findings}
+    assert states["learning_rate"] == "cannot_tell"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from forerun.base.config import load_json
 from forerun.record.series import RunRecord
 from forerun.watch.band import band_of
 from forerun.watch.case import Case, Limit, shipped_limits
@@ -90,4 +90,4 @@ def overall(findings: Sequence[Finding]) -> State:
 def _config_of(record: RunRecord) -> dict[str, Any]:
     folder: Path | None = getattr(record, "run_dir", None)
     path = folder / "config.json" if folder else None
-    return json.loads(path.read_bytes()) if path and path.exists() else {}
+    return load_json(path, dict) if path and path.exists() else {}

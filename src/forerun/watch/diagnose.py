@@ -44,7 +44,7 @@ def diagnose(case: Case, findings: Sequence[Finding]) -> tuple[Cause, ...]:
     total = sum(score for score, _ in scored) + UNKNOWN_WEIGHT
     incidents = {incident["id"]: incident for incident in known["incident"]}
     candidates = [_candidate(cause, score / total, seen, incidents) for score, cause in scored]
-    candidates.append(_unknown(UNKNOWN_WEIGHT / total, seen, bool(scored)))
+    candidates.append(_unknown(UNKNOWN_WEIGHT / total, seen, known["incident"], others=bool(scored)))
     return tuple(sorted(candidates, key=lambda cause: -cause.confidence)[:MAX_CAUSES])
 
 
@@ -71,12 +71,13 @@ def _precedent(incident: Mapping[str, str]) -> str:
     return f"{incident['id']} ({incident['run']}, {incident['date_utc']}): {incident['decision']} [cause there: {incident['cause']}, {incident['cause_status']}; {incident['source']}]"
 
 
-def _unknown(confidence: float, seen: Mapping[str, str], others: bool) -> Cause:
+def _unknown(confidence: float, seen: Mapping[str, str], incidents: Sequence[Mapping[str, str]], *, others: bool) -> Cause:
+    open_ended = sum(incident["cause_status"].startswith(("unknown", "partial")) for incident in incidents)
     return Cause(
         cause=UNKNOWN,
         confidence=round(confidence, 3),
         evidence_for=() if others else tuple(seen.values()),
         evidence_against=(),
-        precedent="15 of 46 public incidents of one run ended with an unknown or partly known cause",
+        precedent=f"{open_ended} of the {len(incidents)} public incidents known here ended with an unknown or partly known cause",
         next_measurement="repeat the same steps from the last checkpoint on other machines: does it come back at the same step?",
     )

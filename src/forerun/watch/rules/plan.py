@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from forerun.base.config import digest_of
@@ -15,8 +18,9 @@ SCHEDULE_TOLERANCE = 0.02  # assumed: on top of one step of counting difference,
 def learning_rate(case: Case) -> list[Finding]:
     """Does the logged learning rate follow the schedule in the run's config?"""
     series = finite(case.record.series("learning_rate"))
-    optim = case.config.get("optim", {})
-    if not len(series) or not optim or not case.num_steps:
+    optim = case.config.get("optim")
+    peak, shape = (optim.get("muonh_learning_rate"), optim.get("schedule")) if isinstance(optim, Mapping) else (None, None)
+    if not len(series) or not isinstance(peak, int | float) or not isinstance(shape, Mapping) or not case.num_steps:
         return [
             Finding(
                 rule="learning_rate",
@@ -25,11 +29,9 @@ def learning_rate(case: Case) -> list[Finding]:
                 evidence="no learning rate or no config to compare it with",
             )
         ]
-    near = [
-        float(optim["muonh_learning_rate"]) * _factor((series.step + by) / case.num_steps, optim.get("schedule", {})) for by in (-1, 0, 1)
-    ]
+    near = [peak * _factor((series.step + by) / case.num_steps, shape) for by in (-1, 0, 1)]
     planned, least, most = near[1], np.min(near, axis=0), np.max(near, axis=0)
-    after_warmup = series.step > 2 * optim.get("schedule", {}).get("warmup_fraction", 0.0) * case.num_steps
+    after_warmup = series.step > 2 * shape.get("warmup_fraction", 0.0) * case.num_steps
     outside = np.maximum(least - series.value, series.value - most)
     away = np.where(after_warmup, outside / np.maximum(planned, 1e-12), 0.0)
     wrong = np.flatnonzero(away > SCHEDULE_TOLERANCE)
@@ -107,7 +109,7 @@ def _from_zero(case: Case) -> int:
     return before if chain[-1].first_step <= FROM_ZERO * before and case.last_step < before else 0
 
 
-def _factor(fraction: np.ndarray, schedule: dict) -> np.ndarray:
+def _factor(fraction: np.ndarray, schedule: Mapping[str, Any]) -> np.ndarray:
     """Rate over peak at a share of the run: linear warm-up, then linear, cosine or held and decayed."""
     warmup, final = float(schedule.get("warmup_fraction", 0.01)), float(schedule.get("final_fraction", 0.05))
     kind = schedule.get("kind", "linear")
