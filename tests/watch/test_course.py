@@ -305,7 +305,7 @@ def test_the_report_has_the_documented_json_and_a_checklist_of_twelve():
 def test_a_config_that_is_no_object_is_one_line(tmp_path, content):
     start_run(tmp_path / "r", num_steps=4)
     (tmp_path / "r" / "config.json").write_text(content)
-    with pytest.raises(ConfigError, match="config.json"):
+    with pytest.raises(ConfigError, match=r"config\.json"):
         judge(open_run(tmp_path / "r"))
 
 
