@@ -237,7 +237,7 @@ def test_components_are_the_same_groups_for_shuffled_documents_and_split_work():
     np.testing.assert_array_equal(joined, whole)
 
 
-def by_definition(texts: list[str], ids: list[str], component: np.ndarray, threshold: float) -> dict[str, str]:
+def by_definition(texts: list[str], ids: list[str], component: np.ndarray, threshold: float, template_documents: int = 8) -> dict[str, str]:
     """Every member against every kept one, in sets of Python tuples."""
     removed = {}
     for root in set(component.tolist()):
@@ -246,7 +246,12 @@ def by_definition(texts: list[str], ids: list[str], component: np.ndarray, thres
         grams = {m: {tuple(t[i : i + 3]) for i in range(max(1, len(t) - 2))} for m, t in tokens.items()}
         kept: list[int] = []
         for member in sorted(members, key=lambda m: (-len(tokens[m]), ids[m])):
+            template = {gram for gram in grams[member] if sum(gram in grams[other] for other in kept) >= template_documents}
+            own = grams[member] - template
             share = [len(grams[member] & grams[other]) / len(grams[member]) for other in kept]
+            for index, other in enumerate(kept):
+                if len(own) >= 0.1 * len(grams[member]) and len(own & grams[other]) / len(own) < threshold:
+                    share[index] = 0.0
             if share and max(share) >= threshold:
                 removed[ids[member]] = ids[kept[int(np.argmax(share))]]
             else:
@@ -254,8 +259,8 @@ def by_definition(texts: list[str], ids: list[str], component: np.ndarray, thres
     return removed
 
 
-@pytest.mark.parametrize("threshold", [0.5, 0.75, 0.98])
-def test_decisions_are_those_of_comparing_everything_with_everything(threshold):
+@pytest.mark.parametrize(("threshold", "template_documents"), [(0.5, 3), (0.75, 3), (0.98, 3), (0.5, 2), (0.75, 1000)])
+def test_decisions_are_those_of_comparing_everything_with_everything(threshold, template_documents):
     rng = random.Random(6)
     parts = [sentence(rng, 30) for _ in range(12)]
     texts = []
@@ -264,8 +269,10 @@ def test_decisions_are_those_of_comparing_everything_with_everything(threshold):
         texts.append(" ".join(word if rng.random() > 0.03 else rng.choice(VOCABULARY) for word in words))
     ids = [f"{index:03d}" for index in np.random.default_rng(2).permutation(160)]
     component = np.arange(160) % 3
-    table = decide(ids, ["s"] * 160, pa.array(texts), component, SurvivorConfig(containment=threshold))
-    assert dict(zip(table["id"].to_pylist(), table["kept_id"].to_pylist())) == by_definition(texts, ids, component, threshold)
+    config = SurvivorConfig(containment=threshold, template_documents=template_documents)
+    table = decide(ids, ["s"] * 160, pa.array(texts), component, config)
+    removed = by_definition(texts, ids, component, threshold, template_documents)
+    assert dict(zip(table["id"].to_pylist(), table["kept_id"].to_pylist())) == removed
     assert table.num_rows > 10
 
 
@@ -299,6 +306,19 @@ def test_a_source_of_filled_in_templates_keeps_what_each_document_says():
     removed = decide(table["id"].to_pylist(), ["templated"] * 300, table["text"], np.zeros(300, np.int64), SurvivorConfig())
     assert removed.num_rows == 0
     assert near_duplicates(table, PRESETS["fineweb"], SurvivorConfig()).num_rows == 0
+
+
+def test_short_files_under_one_licence_are_kept_for_what_they_say_and_copies_of_them_still_go():
+    """A licence of 120 words and 12 to 60 of its own: each file's grams are for the larger part the licence's."""
+    rng = random.Random(11)
+    licence = sentence(rng, 120)
+    files = [f"{licence} {sentence(rng, rng.randrange(12, 60))}" for _ in range(200)]
+    copies = [f"{text} {sentence(rng, 2)}" for text in files[:50]]
+    texts = [*files, *copies]
+    table = decide([f"{i:03d}" for i in range(250)], ["s"] * 250, pa.array(texts), np.zeros(250, np.int64), SurvivorConfig())
+    pairs = set(zip(map(int, table["id"].to_pylist()), map(int, table["kept_id"].to_pylist())))
+    assert len(pairs & {(index, 200 + index) for index in range(50)}) >= 48  # each original in its longer copy
+    assert len(pairs) <= 50 + 10  # of 200 files at most 5% go for the licence
 
 
 def test_code_that_differs_in_comment_marks_only_is_not_one_document():

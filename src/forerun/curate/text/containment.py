@@ -3,6 +3,9 @@
 Members are visited in order of rank, many components in one call. One goes only if a kept, earlier member holds enough of its distinct grams. To miss no
 holder, a member probes with its rarest grams, one more than it may lack: whoever holds enough has at least one of them (prefix
 filter; Chaudhuri et al. 2006). A probe of a fixed number of rare grams would find only grams that are the member's own.
+
+A gram that several kept members hold is their template: a licence, a menu, a form. Of a short file it may be the larger part, so the
+holder must have enough of what is left without it, too.
 """
 
 # M members of components in order of rank, G grams
@@ -14,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forerun.curate.text.words import mix, ngram_hashes
+
+LEAST_OWN = 0.1  # assumed: a smaller rest beside the template is a changed name or date
 
 
 def distinct(values: NDArray[np.uint64], starts: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -27,16 +32,18 @@ def held_by(
     component: NDArray[np.int64],
     removable: NDArray[np.bool_],
     threshold: float,
+    template_members: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """For each member the kept member of its component that holds most of it, or -1 when it stays.
 
     Args:
         grams: sorted distinct grams of each member, members in order of rank.
         removable: members that may go; the others stay and may hold.
-        threshold: least share of a member's grams its holder has.
+        threshold: least share of a member's grams its holder has, with and without its template.
+        template_members: kept members that make a gram a template.
     Returns: holder `[M]`, shared grams with it `[M]`, members compared with `[M]`. Ties go to the earlier rank.
     """
-    return _held_by(grams, starts, component, removable, threshold)
+    return _held_by(grams, starts, component, removable, threshold, template_members)
 
 
 def rows_of(values: NDArray[np.uint64], starts: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -119,10 +126,11 @@ def _numbered(grams, starts, component):
 
 
 @numba.njit(cache=True, nogil=True)
-def _held_by(grams, starts, component, removable, threshold):
+def _held_by(grams, starts, component, removable, threshold, template_members):
     num = len(starts) - 1
     numbers, members = _numbered(grams, starts, component)
     newest = np.full(len(members), -1, np.int64)  # per gram, its newest posting
+    keepers = np.zeros(len(members), np.int64)  # per gram, how many kept members hold it
     posted, older = np.empty(len(grams), np.int64), np.empty(len(grams), np.int64)
     postings = 0
     holder, common, comparisons = np.full(num, -1, np.int64), np.zeros(num, np.int64), np.zeros(num, np.int64)
@@ -131,8 +139,9 @@ def _held_by(grams, starts, component, removable, threshold):
         first, last = starts[member], starts[member + 1]
         size = last - first
         if removable[member] and size > 0:
-            need = max(1, int(np.ceil(threshold * size - 1e-9)))
+            need = _enough(threshold, size)
             order = np.argsort(members[numbers[first:last]])[: size - need + 1]
+            own = grams[first:last][keepers[numbers[first:last]] < template_members]
             best, most = -1, 0
             for place in order:
                 posting = newest[numbers[first + place]]
@@ -143,17 +152,28 @@ def _held_by(grams, starts, component, removable, threshold):
                         continue
                     stamp[other] = member
                     comparisons[member] += 1
-                    both = shared(grams[first:last], grams[starts[other] : starts[other + 1]])
-                    if both > most or (both == most and other < best):
-                        best, most = other, both
-            if most >= need:
+                    theirs = grams[starts[other] : starts[other + 1]]
+                    both = shared(grams[first:last], theirs)
+                    if both < need or both < most or (both == most and other > best):
+                        continue
+                    if LEAST_OWN * size <= len(own) < size and shared(own, theirs) < _enough(threshold, len(own)):
+                        continue
+                    best, most = other, both
+            if best >= 0:
                 holder[member], common[member] = best, most
                 continue
         for index in range(first, last):
             posted[postings], older[postings] = member, newest[numbers[index]]
             newest[numbers[index]] = postings
+            keepers[numbers[index]] += removable[member]  # sources that lose nothing may keep any number of copies
             postings += 1
     return holder, common, comparisons
+
+
+@numba.njit(cache=True, nogil=True)
+def _enough(threshold, size):
+    """The least number that is such a share of a size."""
+    return max(1, int(np.ceil(threshold * size - 1e-9)))
 
 
 @numba.njit(cache=True, nogil=True)

@@ -1,7 +1,8 @@
 """From candidates to decisions: a document goes only if one kept document holds its content.
 
 Components are chains: their ends may share nothing. So every removal is checked against a document that stays, by containment of
-distinct word 3-grams, and written down with both ids. A source cannot lose what no kept document holds, whatever its templates.
+distinct word 3-grams, and written down with both ids. A source cannot lose what no kept document holds, whatever its templates: what
+several kept documents of a cluster share does not count alone.
 Source of rule and threshold: Marin's verification (containment 0.75 of case-folded white-space token 3-grams).
 """
 
@@ -38,7 +39,13 @@ class SurvivorConfig:
     exempt_sources: tuple[str, ...] = ()
     """Sources from which nothing is removed here; they may hold documents of others."""
 
+    template_documents: int = 3
+    """Grams that so many kept documents of a cluster hold are its template: the kept one must have its share of the others, too, where
+    they are a tenth or more."""
+
     def __post_init__(self) -> None:
+        if self.template_documents < 1:
+            raise ConfigError(f"survivors.template_documents must be at least 1, got {self.template_documents}", hint="3 is usual")
         if not 0 < self.containment <= 1:
             raise ConfigError(f"survivors.containment must lie in 0..1, 0 excluded, got {self.containment}", hint="0.75 is usual")
 
@@ -149,7 +156,7 @@ def _solve(
     """Removed members and who holds them, as indices of members, with the counts a decision row needs."""
     own, own_starts = rows_of(words, starts, order)
     grams, gram_starts = distinct(*ngram_hashes(own, own_starts, GRAM_WORDS))
-    holder, common, compared = held_by(grams, gram_starts, group, removable, config.containment)
+    holder, common, compared = held_by(grams, gram_starts, group, removable, config.containment, config.template_documents)
     gone = np.flatnonzero(holder >= 0)
     kept = holder[gone]
     num_grams = np.diff(gram_starts)
