@@ -19,6 +19,7 @@ from curate.text_samples import sentence, write_lines
 from forerun.base.config import decode
 from forerun.base.errors import DataError
 from forerun.curate.build import BuildConfig, identity_of
+from forerun.curate.cluster.ask_names import NamerConfig
 from forerun.curate.engine.config import EngineConfig
 from forerun.curate.ingest.source import SourceFile
 from forerun.curate.quality.teacher import EndpointConfig
@@ -54,7 +55,7 @@ def other_value(config: Any, path: tuple[str, ...]) -> Any:
     if options:
         candidates = options
     elif value is None:
-        candidates = [EndpointConfig(url="http://host/v1", model="m")]
+        candidates = [made(url="http://host/v1", model="m") for made in (EndpointConfig, NamerConfig)]
     elif isinstance(value, bool):
         candidates = [not value]
     elif isinstance(value, int):

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -21,13 +22,14 @@ import xxhash
 from forerun.base.config import decode
 from forerun.base.errors import ConfigError, DataError
 from forerun.base.lab import Lab
-from forerun.curate.build import BuildConfig, build_store, identity_of
+from forerun.curate.build import BuildConfig, build_store, identity_of, located
+from forerun.curate.cluster.ask_names import NamerConfig
 from forerun.curate.cluster.domains import ClusterConfig
 from forerun.curate.embed.encoders import EmbedConfig
 from forerun.curate.quality.model import QualityConfig
 from forerun.curate.quality.teacher import EndpointConfig
 from forerun.curate.sample import sample_texts
-from forerun.curate.tokenise import TokeniseConfig
+from forerun.curate.tokenise import TokeniseConfig, train_tokenizer
 from forerun.curate.verify import verify_store
 from forerun.loader.manifest import Source
 
@@ -165,6 +167,34 @@ def test_a_text_that_spells_the_end_of_document_token_stays_text(tmp_path: Path)
     assert verify_store(lab, manifest.digest, quiet=True).problems == ()  # verification counts end tokens against documents
 
 
+def test_a_recipe_s_tokenizer_lies_beside_it_and_the_store_does_not_depend_on_where_that_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    digests, identities = set(), set()
+    for place in ("here", "there/deeper"):
+        folder = tmp_path / place
+        folder.mkdir(parents=True)
+        (folder / "tok.json").write_text(train_tokenizer(["some words here"] * 9, TokeniseConfig(vocab_size=300)))
+        config = located(replace(CONFIG, tokenise=TokeniseConfig(tokenizer="tok.json")), folder)
+        assert Path(config.tokenise.tokenizer).is_absolute()
+        lab = Lab(tmp_path / f"lab-{folder.name}")
+        manifest = build_store(lab, "subjects", partitions(folder / "in", documents(60), 1), sources(), config, quiet=True)
+        digests.add(manifest.digest)
+        identities.add(next(step.identity for step in manifest.steps if step.name == "tokenise"))
+        assert (
+            build_store(lab, "subjects", [folder / "in" / path.name for path in (folder / "in").iterdir()], sources(), config) == manifest
+        )
+    assert len(digests) == len(identities) == 1
+    (tmp_path / "here" / "tok.json").write_text(train_tokenizer(["other things there"] * 9, TokeniseConfig(vocab_size=300)))
+    config = located(replace(CONFIG, tokenise=TokeniseConfig(tokenizer="tok.json")), tmp_path / "here")
+    other = build_store(
+        Lab(tmp_path / "lab-here"), "subjects", partitions(tmp_path / "in3", documents(60), 1), sources(), config, quiet=True
+    )
+    assert next(step.identity for step in other.steps if step.name == "tokenise") not in identities
+    monkeypatch.chdir(tmp_path / "here")
+    assert located(replace(CONFIG, tokenise=TokeniseConfig(tokenizer="tok.json")), tmp_path / "elsewhere") == config
+
+
 def test_unusable_input_says_what_to_do(tmp_path: Path):
     lab = Lab(tmp_path / "lab")
     with pytest.raises(DataError, match="no document is left"):
@@ -192,7 +222,8 @@ OTHER_WORDS = {"encoder": "tfidf", "url": "http://127.0.0.1:9/v1"}
 def test_every_parameter_is_part_of_the_identity(tmp_path: Path):
     paths = partitions(tmp_path / "in", documents(10), 2)
     endpoint = EndpointConfig(url="http://127.0.0.1:1/v1", model="m")
-    config = dataclasses.replace(CONFIG, quality=dataclasses.replace(CONFIG.quality, teacher=endpoint))
+    namer = NamerConfig(url="http://127.0.0.1:1/v1", model="m")
+    config = replace(CONFIG, quality=replace(CONFIG.quality, teacher=endpoint), cluster=replace(CONFIG.cluster, namer=namer))
     base = identity_of("n", paths, sources(), config)
     plain = msgspec.to_builtins(config)
     names = [path for path, _ in leaves(config)]

@@ -55,6 +55,8 @@ STEP_CODE = {
         *(f"forerun.curate.{name}" for name in ("build_stages", "build_tasks", "sample", "spill", "store")),
     ),
 }
+IN_FOLDERS = ("static", "onnx")
+"""Encoders whose model is a path."""
 VERSION = 2  # raised whenever a stage here would give other bytes for the same parameters
 
 
@@ -185,7 +187,7 @@ def identity_of(name: str, partitions: Sequence[Path], sources: Sequence[Source]
     key = StepKey(
         name="build",
         version=VERSION,
-        parameters={"name": name, "config": config, "sources": list(sources), "steps": list(steps)},
+        parameters={"name": name, "config": _placeless(config), "sources": list(sources), "steps": list(steps)},
         inputs=(*_input_digests(partitions), *_model_digests(config)),
         modules=tuple(module for modules in STEP_CODE.values() for module in modules),
     )
@@ -197,9 +199,28 @@ def _input_digests(partitions: Sequence[Path]) -> list[str]:
     return sorted(file_digest(path) for path in partitions)
 
 
+def located(config: BuildConfig, folder: Path) -> BuildConfig:
+    """The same build with its models where they are: beside the recipe in `folder`, else from where the command runs; whole paths, for any worker."""
+
+    def found(path: str) -> str:
+        return str(((folder / path) if (folder / path).exists() else Path(path)).resolve()) if path else path
+
+    embed = replace(config.embed, model=found(config.embed.model)) if config.embed.encoder in IN_FOLDERS else config.embed
+    return replace(config, embed=embed, tokenise=replace(config.tokenise, tokenizer=found(config.tokenise.tokenizer)))
+
+
+def _placeless(config: BuildConfig) -> BuildConfig:
+    """The parameters as identities hold them: models by the names of their files, whose bytes count beside it, wherever they lie."""
+    embed = replace(config.embed, model=Path(config.embed.model).name) if config.embed.encoder in IN_FOLDERS else config.embed
+    return replace(config, embed=embed, tokenise=replace(config.tokenise, tokenizer=Path(config.tokenise.tokenizer).name))
+
+
 def _model_digests(config: BuildConfig) -> list[str]:
     """Of the files that the config names: another model under the same path is another build. A missing one is refused where it is read."""
-    files = [*weight_files(config.embed), *([Path(config.tokenise.tokenizer)] if config.tokenise.tokenizer else [])]
+    return [*_digests(weight_files(config.embed)), *_digests([Path(config.tokenise.tokenizer)] if config.tokenise.tokenizer else [])]
+
+
+def _digests(files: Sequence[Path]) -> list[str]:
     return [f"{path.name} {file_digest(path) if path.is_file() else 'missing'}" for path in files]
 
 
@@ -222,6 +243,8 @@ def _own_steps(
     quality: QualityModel,
     encoder: Encoder,
 ) -> list[Step]:
+    files = {"embed": weight_files(config.embed), "tokenise": [Path(config.tokenise.tokenizer)] if config.tokenise.tokenizer else []}
+    config = _placeless(config)
     reports = {
         "embed": (config.embed, {"encoder": config.embed.encoder, "quantization": errors.report()}),
         "cluster": (config.cluster, domains.report),
@@ -231,7 +254,8 @@ def _own_steps(
     steps: list[Step] = []
     before = inputs
     for name, (parameters, report) in reports.items():
-        key = StepKey(name=name, version=VERSION, parameters=parameters, inputs=before, modules=STEP_CODE[name])
+        inputs = (*before, *_digests(files.get(name, [])))
+        key = StepKey(name=name, version=VERSION, parameters=parameters, inputs=inputs, modules=STEP_CODE[name])
         before = (key.identity,)
         steps.append(Step(name=name, identity=key.identity, documents_in=total, documents_out=total, report=report))
     return steps

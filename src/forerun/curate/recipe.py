@@ -11,7 +11,7 @@ import pyarrow as pa
 from forerun.base.config import load_toml, with_overrides
 from forerun.base.errors import ConfigError
 from forerun.base.lab import Lab
-from forerun.curate.build import BUILD_STAGES, BuildConfig, BuildStage, build_store, build_until
+from forerun.curate.build import BUILD_STAGES, BuildConfig, BuildStage, build_store, build_until, located
 from forerun.curate.engine.config import EngineConfig
 from forerun.curate.ingest.source import Format, SourceFile, sources_in
 from forerun.curate.text.minhash import PRESETS
@@ -124,13 +124,14 @@ def run_recipe(recipe: Recipe, folder: Path, lab: Lab, *, until: Stage | None = 
         take_steps(walk, files, recipe.text, evals=evals, until=until)
         return Progressed(steps=tuple(walk.steps), report=walk.steps[-1].report)
     cleaned = clean(lab, files, recipe.text, evals=evals, engine=recipe.engine)
+    build = located(recipe.build, folder)
     build_stage: BuildStage | None = next((stage for stage in BUILD_STAGES if stage == until), None)
     if build_stage is not None:
         report = build_until(
-            lab, recipe.name, cleaned.partitions, cleaned.sources, recipe.build, build_stage, steps=cleaned.steps, engine=recipe.engine
+            lab, recipe.name, cleaned.partitions, cleaned.sources, build, build_stage, steps=cleaned.steps, engine=recipe.engine
         )
         return Progressed(steps=cleaned.steps, report=report)
-    manifest = build_store(lab, recipe.name, cleaned.partitions, cleaned.sources, recipe.build, steps=cleaned.steps, engine=recipe.engine)
+    manifest = build_store(lab, recipe.name, cleaned.partitions, cleaned.sources, build, steps=cleaned.steps, engine=recipe.engine)
     return Progressed(steps=manifest.steps, report={}, manifest=manifest)
 
 
