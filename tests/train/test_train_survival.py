@@ -68,16 +68,19 @@ def test_samples_and_heartbeat_free_short_runs_leave_a_complete_record(done):
 
 def test_an_unchanged_fork_repeats_the_original_to_the_bit_and_a_changed_one_does_not(done):
     lab, config = done
-    assert prepare(lab, "whole", 6, "same") == config
+    prepare(lab, "whole", 6, "same", last_step=config.train.num_steps)
     train(config, lab, run_id="same", registration=None, quiet=True)
     control = paired(lab, "whole", "same")
     assert (control.first_step, control.last_step, control.loss_nats, control.macro_loss_nats) == (7, 12, 0.0, 0.0)
-    prepare(lab, "whole", 6, "hot")
+    prepare(lab, "whole", 6, "hot", last_step=config.train.num_steps)
     hot = replace(config, optim=replace(config.optim, adam_learning_rate=0.05))
     train(hot, lab, run_id="hot", registration=None, quiet=True, changed="adam_learning_rate 0.05")
     assert paired(lab, "whole", "hot").loss_nats != 0.0
     with pytest.raises(ConfigError, match="no checkpoint of step 5"):
-        prepare(lab, "whole", 5, "none")
+        prepare(lab, "whole", 5, "none", last_step=config.train.num_steps)
+    with pytest.raises(ConfigError, match="has no step of its own"):
+        prepare(lab, "whole", 6, "none", last_step=6)
+    assert not lab.run("none").exists()
 
 
 def test_a_longer_context_from_a_stated_step_reads_the_same_tokens(done):

@@ -22,13 +22,14 @@ def fork(
     as_json: JsonOption = False,
 ) -> None:
     """Continue a run from a checkpoint on the same batches, changed or not, and report the paired difference."""
-    from forerun.base.config import with_overrides
+    from forerun.base.config import load_json, with_overrides
+    from forerun.train.config import RunConfig
     from forerun.train.fork import paired, prepare
     from forerun.train.loop import train
 
     place, fork_id = lab_at(lab), run_id or f"{run}-fork-{at_step}"
-    before = prepare(place, run, at_step, fork_id)
-    after = with_overrides(before, change)
+    after = with_overrides(load_json(place.run(run) / "config.json", RunConfig), change)
+    prepare(place, run, at_step, fork_id, last_step=stop_at_step or after.train.num_steps)
     declared = f"fork of {run} at step {at_step}: {'; '.join(change) or 'nothing changed'}"
     train(after, place, run_id=fork_id, registration=None, stop_after=stop_at_step, changed=declared)
     result = paired(place, run, fork_id)

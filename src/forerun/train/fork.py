@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forerun.base.config import load_json
 from forerun.base.errors import ConfigError
 from forerun.base.lab import Lab
 from forerun.record.reader import open_run
 from forerun.record.series import Series
 from forerun.train.checkpoint import MANIFEST
-from forerun.train.config import RunConfig
 from forerun.train.spikes import SKIPS
 
 NUM_BLOCKS = 8  # assumed: neighbouring steps are correlated, means over an eighth of the stretch nearly not
@@ -33,13 +31,17 @@ class Paired:
     """Difference of the last common evaluation; NaN when there is none."""
 
 
-def prepare(lab: Lab, run_id: str, at_step: int, fork_id: str) -> RunConfig:
-    """Give a new run the state that `run_id` had after `at_step`. Returns the original's config.
+def prepare(lab: Lab, run_id: str, at_step: int, fork_id: str, *, last_step: int) -> None:
+    """Give a new run, which is to end at `last_step`, the state that `run_id` had after `at_step`.
 
-    Raises: ConfigError when the fork exists, or the original has no checkpoint of that step.
+    Raises: ConfigError when the fork exists or would have no step of its own, or the original has no checkpoint of that step.
     """
     source, target = lab.run(run_id), lab.run(fork_id)
-    config = load_json(source / "config.json", RunConfig)
+    if at_step >= last_step:
+        raise ConfigError(
+            f"a fork at step {at_step} that ends at step {last_step} has no step of its own",
+            hint="name an earlier checkpoint, or a later end with --set train.num_steps=N",
+        )
     if target.exists():
         raise ConfigError(f"run {fork_id!r} exists already", hint="choose another name with --run-id")
     place = source / "checkpoints" / f"{at_step:09d}"
@@ -52,7 +54,6 @@ def prepare(lab: Lab, run_id: str, at_step: int, fork_id: str) -> RunConfig:
     shutil.copytree(place, target / "checkpoints" / place.name)
     if (source / SKIPS).exists():
         shutil.copy2(source / SKIPS, target / SKIPS)
-    return config
 
 
 def paired(lab: Lab, run_id: str, fork_id: str) -> Paired:
