@@ -202,8 +202,10 @@ def test_probabilities_count_where_the_answer_is_and_not_where_it_is_only_though
         position("5", **{"5": 1.0}),
     ]
     assert label_of({"logprobs": {"content": graded}, "message": {"content": "**Grade: 3/5**"}}) == pytest.approx(3.5)
-    hidden = {"logprobs": {"content": [position("The", **{"The": 0.3, "4": 0.6})]}, "message": {"content": "The"}}
-    assert label_of(hidden) == 4  # digits together likelier than the word
+    small = {"logprobs": {"content": [position("The", **{"The": 0.4, "1": 0.02, "2": 0.01})]}, "message": {"content": "The"}}
+    assert label_of(small) == pytest.approx(4 / 3)  # a small model hides its grade behind a word: the digits still rank
+    verbose = {"logprobs": {"content": [position("The", **{"The": 0.9, "1": 0.001})]}, "message": {"content": "The"}}
+    assert label_of(verbose) is None
     broken = [{"token": "2", "top_logprobs": [{"token": "2", "logprob": float("nan")}]}]
     assert label_of({"logprobs": {"content": broken}, "message": {"content": "2"}}) == 2
 

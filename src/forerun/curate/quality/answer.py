@@ -18,7 +18,7 @@ NAMED = re.compile(
 )
 ITEM = re.compile(r"^\s*\d\.\s+(?=\S)", re.MULTILINE)
 FIRST = re.compile(rf"^[\s\W_]*{NUMBER}")
-LEAST_MASS = 0.5  # derived: digits that hold half are more likely than whatever the model would say instead
+LEAST_MASS = 0.005  # measured: digits hold 3 to 19% of what SmolLM2-135M would say; assumed: far less where a model is about to think
 
 
 def label_of(choice: Any) -> float | None:
