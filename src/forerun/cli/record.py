@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +34,8 @@ def list_(lab: LabOption = Path("."), as_json: JsonOption = False) -> None:
     if as_json:
         print(orjson.dumps([asdict(line) for line in lines]).decode())
         return
+    if not lines:
+        print(f"no run in {Lab(lab).runs}", file=sys.stderr)
     for line in lines:
         print(
             f"{line.run_id}  {_where(line.last_step, line.num_steps)}  {'registered' if line.registered else 'unregistered'}  {line.experiment}"

@@ -101,9 +101,12 @@ class Experiment:
     """Runs the prediction rests on."""
 
     def __post_init__(self) -> None:
-        for name in ("title", "owner", "hypothesis", "falsified_by", "metric_definition", "baseline", "already_seen"):
-            if not getattr(self, name).strip():
-                raise RegistryError(f"experiment.{name} must not be empty", hint=f"say in one sentence: {name.replace('_', ' ')}")
+        texts = ("title", "owner", "hypothesis", "falsified_by", "metric_definition", "baseline", "already_seen")
+        empty = [name for name in texts if not getattr(self, name).strip()]
+        if empty:
+            raise RegistryError(
+                f"experiment.{', experiment.'.join(empty)} must not be empty", hint="a reader needs all of them to judge it"
+            )
         check_metric(self.metric, "experiment.metric")
         success = self.success_rule()
         if self.metric not in success.metrics:
