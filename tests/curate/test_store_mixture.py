@@ -180,6 +180,13 @@ def test_equal_losses_rank_nothing_and_broken_ones_are_named():
         fit_mixture(mixtures[:1] * 12, [3.0] * 12)
 
 
+def test_a_cell_that_never_varied_keeps_its_weight():
+    mixtures = [{"a": 0.2, "b": weight / 2, "c": weight / 2, "d": 0.8 - weight} for weight in np.linspace(0.1, 0.7, 12)]
+    fit = fit_mixture(mixtures, [3 - 0.5 * mixture["d"] for mixture in mixtures])
+    assert fit.weights["a"] == pytest.approx(0.2)
+    assert fit.weights["d"] > 0.6
+
+
 def test_a_proposal_lies_no_farther_out_than_the_swarm_went():
     centre = {name: 0.25 for name in "abcd"}
     mixtures = swarm(centre, 30, seed=5, concentration=2000.0)

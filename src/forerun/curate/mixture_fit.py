@@ -79,6 +79,7 @@ def fit_mixture(
     slope = _ridge(rows, left, strength)
     rng = np.random.default_rng(seed)
     samples = np.concatenate([rng.dirichlet(np.maximum(centre * scale, 1e-3), NUM_SAMPLES // 3) for scale in (20.0, 60.0, 200.0)])
+    samples = _with_fixed(samples, centre, np.ptp(table, axis=0) < 1e-12)
     samples = _drawn_in(samples, centre, float(np.linalg.norm(rows, axis=1).max()))
     if limits is not None:
         allowed = np.array([limits.get(name, 1.0) for name in names])
@@ -96,6 +97,16 @@ def fit_mixture(
         loo_rank_correlation=spearman(predictions, left),
         num_runs=len(mixtures),
     )
+
+
+def _with_fixed(samples: np.ndarray, centre: np.ndarray, fixed: np.ndarray) -> np.ndarray:
+    """Samples in which cells that had one weight in all runs keep it: nothing is known of another."""
+    if not fixed.any():
+        return samples
+    free = samples[:, ~fixed]
+    out = np.tile(centre, (len(samples), 1))
+    out[:, ~fixed] = free / free.sum(axis=1, keepdims=True) * (1 - centre[fixed].sum())
+    return out
 
 
 def _drawn_in(samples: np.ndarray, centre: np.ndarray, farthest: float) -> np.ndarray:
