@@ -217,6 +217,8 @@ class _Server(BaseHTTPRequestHandler):
     encoded: bool = False
     """Vectors in base64."""
     retry_after: str = ""
+    context: int = 10**9
+    """Longest text taken, in characters; a longer one is refused in the words of a known server."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -227,10 +229,14 @@ class _Server(BaseHTTPRequestHandler):
             status = 503
         elif len(body["input"]) > server.largest:
             status = 413
+        elif max(len(text) for text in body["input"]) > server.context:
+            status = 400
         rows = [{"index": index, "embedding": [float(len(text)), 1.0]} for index, text in enumerate(body["input"])][::-1]
         if server.encoded:
             rows = [row | {"embedding": base64.b64encode(np.array(row["embedding"], "<f4").tobytes()).decode()} for row in rows]
         content = server.raw or json.dumps({"data": rows}).encode()
+        if status == 400:
+            content = b'{"object":"error","message":"This model\'s maximum context length is 512 tokens.","code":400}'
         if server.torn:
             server.torn, content = server.torn - 1, content[: len(content) // 2]
         self.send_response(status)

@@ -1,4 +1,7 @@
-"""Vectors from an OpenAI-compatible `/embeddings`: small requests, retried, halved when too large, order kept."""
+"""Vectors from an OpenAI-compatible `/embeddings`: small requests, retried, halved when too large, order kept.
+
+A text that is too long for the server even alone is sent in its first half, again until it fits, rather than end the build.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,22 @@ from forerun.curate.embed.static import normalized
 from forerun.curate.patience import headers_of, is_tired, pause_s
 
 if TYPE_CHECKING:
+    import httpx
+
     from forerun.curate.embed.encoders import EmbedConfig
 
 BATCH = 8  # source: Marin's pipeline sends eight documents a request
 MAX_RETRIES = 6  # assumed: about 12 s of patience in all, or as much as the server asks for
 TIMEOUT_S = 120.0  # assumed
+LEAST_CHARS = 200  # assumed: a shorter text is never too long for an encoder
+TOO_LONG = (
+    "context length",
+    "context size",
+    "too long",
+    "too large",
+    "maximum",
+    "exceed",
+)  # source: words of vLLM, llama.cpp, TEI and OpenAI
 
 
 class EndpointEncoder:
@@ -54,9 +68,12 @@ class EndpointEncoder:
                 reason = type(error).__name__
                 time.sleep(pause_s(None, attempt))
                 continue
-            if response.status_code == 413 and len(texts) > 1:
-                half = len(texts) // 2
-                return np.concatenate([self._request(texts[:half]), self._request(texts[half:])])
+            if _is_too_long(response):
+                if len(texts) > 1:
+                    half = len(texts) // 2
+                    return np.concatenate([self._request(texts[:half]), self._request(texts[half:])])
+                if len(texts[0]) > LEAST_CHARS:
+                    return self._request([texts[0][: len(texts[0]) // 2]])
             if is_tired(response.status_code):
                 reason = f"status {response.status_code}"
                 time.sleep(pause_s(response, attempt))
@@ -98,6 +115,12 @@ class EndpointEncoder:
                 hint="use one model that gives finite vectors of one length",
             )
         return vectors
+
+
+def _is_too_long(response: httpx.Response) -> bool:
+    """Whether a server says that it was sent too much: by its status, or as those with a context length do, in words."""
+    said = response.text[:2000].lower() if response.status_code in (400, 422) else ""
+    return response.status_code == 413 or any(word in said for word in TOO_LONG)
 
 
 def _numbers(embedding: Any) -> Any:

@@ -99,15 +99,16 @@ def endpoint_labels(
     ):
         for start in range(0, len(waiting), CHUNK):
             chunk = waiting[start : start + CHUNK]
-            questions = [(texts[index], kinds[index]) for index in chunk]
-            answers = list(pool.map(lambda question: _ask(client, question[0], question[1], config, refused), questions))
-            failures = [answer for answer in answers if isinstance(answer, str)]
+            failures: list[str] = []
+            answers = pool.map(lambda index: _ask(client, texts[index], kinds[index], config, refused), chunk)
             for index, answer in zip(chunk, answers):
-                if not isinstance(answer, str):
-                    done[ids[index]] = answer
-                    log.write(json.dumps({"id": ids[index], "label": answer, "rubric": RUBRIC_VERSION}) + "\n")
-            log.flush()
-            progress.advance(len(chunk) - len(failures))
+                if isinstance(answer, str):
+                    failures.append(answer)
+                    continue
+                done[ids[index]] = answer
+                log.write(json.dumps({"id": ids[index], "label": answer, "rubric": RUBRIC_VERSION}) + "\n")
+                log.flush()  # a kill loses the answers in flight and no others
+                progress.advance(1)
             if len(failures) > (1 - LEAST_SUCCESS) * len(chunk):
                 raise SourceError(
                     f"the teacher at {config.url} failed on {len(failures)} of {len(chunk)} documents: {failures[0]}",
