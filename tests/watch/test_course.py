@@ -317,3 +317,24 @@ def test_a_config_of_another_form_plans_no_learning_rate(tmp_path, config):
         journal.log(1, {"learning_rate": 1e-3})
     states = {finding.rule: finding.state for finding in judge(open_run(tmp_path / "r")).findings}
     assert states["learning_rate"] == "cannot_tell"
+
+
+@pytest.mark.parametrize(
+    ("about", "judged"),
+    [
+        ("loss_nats", "eval/macro_loss_nats"),
+        ("eval/macro_loss_nats, held-out domains, dropless", "eval/macro_loss_nats"),
+        ("eval/wiki/loss_nats", "eval/wiki/loss_nats"),
+        ("wiki", "eval/wiki/loss_nats"),
+        ("paloma", "eval/macro_loss_nats"),  # a label the run does not know: its one held-out loss is meant
+    ],
+)
+def test_a_forecast_is_held_against_the_evaluation_it_is_about(about, judged):
+    steps = np.arange(100, 2100, 100)
+    table = {"loss_nats": 3.0, "eval/macro_loss_nats": 3.1, "eval/wiki/loss_nats": 2.5}
+    info = RunInfo(run_id="r", created=0.0, num_steps=2000, segments=(Segment(run_id="r", first_step=0, time=0.0),))
+    record = TableRecord(info=info, table={name: series_of(steps, np.full(len(steps), value)) for name, value in table.items()})
+    loss = table[judged]
+    curve = [{"step": int(step), "loss": loss, "low90": loss - 0.05, "high90": loss + 0.05} for step in steps]
+    level = next(finding for finding in judge(record, {"eval": about, "curve": curve}).findings if finding.rule == "loss_level")
+    assert (level.metric, level.state, level.value) == (judged, "on_course", loss)

@@ -305,6 +305,16 @@ def test_a_file_that_is_no_table_is_one_line(tmp_path, name, content, said):
     assert said in str(refused.value)
 
 
+def test_a_table_as_forecasts_read_it_is_one_of_evaluations(tmp_path):
+    path = tmp_path / "evals.csv"
+    path.write_text("rung,step,loss_nats,eval\nbig,10,3.5,wiki\nbig,20,3.25,wiki\n")
+    assert connect(str(path), Lab(tmp_path)).read().series("eval/wiki/loss_nats").value.tolist() == [3.5, 3.25]
+    path.write_text("rung,step,loss_nats\nsmall,10,3.5\nbig,10,3.0\n")
+    with pytest.raises(SourceError, match="several runs"):
+        connect(str(path), Lab(tmp_path)).read()
+    assert connect(f"csv:{path}#big", Lab(tmp_path)).read().series("eval/macro_loss_nats").value.tolist() == [3.0]
+
+
 def test_a_mean_over_the_run_at_its_end_is_no_step_of_it(tmp_path):
     """transformers closes its history with `train_loss`, the mean loss since the start."""
     path = tmp_path / "trainer_state.json"

@@ -16,7 +16,7 @@ from forerun.base.lab import Lab
 from forerun.dashboard.atlas.book import book_of_manifest
 from forerun.dashboard.run_view import RunView, Signature, signature_of
 from forerun.registry import ledger
-from forerun.watch.band import band_of
+from forerun.watch.band import band_of, subject_of
 from forerun.watch.report import Report
 
 
@@ -99,8 +99,7 @@ class LabFiles:
     def domain_forecast(self, run: RunView, metric: str) -> dict[str, Any] | None:
         """A forecast of one evaluation of this run: of that metric, over the same number of steps."""
         for forecast in self.forecasts.values():
-            about = str(forecast.get("metric") or forecast.get("eval", "")).split(",")[0].strip()
-            if about == metric and forecast["target"].get("train_steps") == run.info.num_steps:
+            if subject_of(forecast) == metric and forecast["target"].get("train_steps") == run.info.num_steps:
                 return forecast
         return None
 

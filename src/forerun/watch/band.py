@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from forerun.base.errors import ConfigError
 from forerun.record.run import Segment
 
+EVAL_LOSS = "eval/macro_loss_nats"
 SD_OF_90 = 2 * 1.6448536269514722  # derived: a normal 90% interval is this many standard deviations wide
 
 BIAS_SD_AT_TENTH = 0.015  # measured: relative; hero runs against published ladder forecasts at 10% of training were 2.4% off
@@ -31,8 +32,8 @@ class Band:
     sd_low: np.ndarray
     sd_high: np.ndarray
     num_steps: int
-    metric: str
-    """The series the forecast is about."""
+    metrics: tuple[str, ...]
+    """The series the forecast is about; of several, the first that a run has."""
 
     @property
     def first_step(self) -> float:
@@ -86,8 +87,20 @@ def band_of(forecast: dict[str, Any], *, where: str = "forecast") -> Band:
         sd_low=np.log(loss / low) / (SD_OF_90 / 2),
         sd_high=np.log(high / loss) / (SD_OF_90 / 2),
         num_steps=int(step[-1]),
-        metric=str(forecast.get("metric", "eval/macro_loss_nats")),
+        metrics=_metrics(subject_of(forecast)),
     )
+
+
+def subject_of(forecast: Mapping[str, Any]) -> str:
+    """What a forecast's losses measure, without the remarks behind a comma."""
+    return str(forecast.get("metric") or forecast.get("eval") or "").split(",")[0].strip()
+
+
+def _metrics(subject: str) -> tuple[str, ...]:
+    """A metric by its own name; a label of the forecast's tables as that evaluation, or as the only one a run logs."""
+    if subject.startswith(("eval/", "eval_with_drops/")):
+        return (subject,)
+    return (EVAL_LOSS,) if subject in ("", "loss_nats") else (f"eval/{subject}/loss_nats", EVAL_LOSS)
 
 
 def _smooth(x: np.ndarray, knots: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -15,10 +15,9 @@ import numpy as np
 from forerun.record.run import Segment, ending
 from forerun.record.series import RunRecord, Series
 from forerun.watch import detect
-from forerun.watch.band import Band
+from forerun.watch.band import EVAL_LOSS, Band
 
 LOSS = "loss_nats"
-EVAL_LOSS = "eval/macro_loss_nats"
 BROKEN = ("crash", "crashed", "stalled")
 """The endings nobody wanted."""
 FROZEN_ROWS = 20  # assumed: equal float32 values in a row; two in a row already happen once in a million
@@ -62,7 +61,14 @@ class Case:
     @cached_property
     def evals(self) -> Series:
         """Held-out loss the forecast is about, finite rows only."""
-        return finite(self.record.series(self.band.metric if self.band else EVAL_LOSS))
+        return finite(self.record.series(self.eval_metric))
+
+    @cached_property
+    def eval_metric(self) -> str:
+        """Its name; where the record has none of those the forecast may mean, the first of them."""
+        meant = self.band.metrics if self.band else (EVAL_LOSS,)
+        there = self.record.metrics()
+        return next((metric for metric in meant if metric in there), meant[0])
 
     @cached_property
     def last_step(self) -> int:

@@ -13,6 +13,7 @@ from forerun.dashboard.html import Piece, table
 from forerun.dashboard.lab_files import LabFiles, Promise
 from forerun.dashboard.numbers import number
 from forerun.dashboard.page import paragraph, region
+from forerun.watch.band import subject_of
 
 
 def pages(files: LabFiles) -> Iterator[Page]:
@@ -44,7 +45,7 @@ def _outcome(files: LabFiles, name: str, forecast: Mapping[str, Any]) -> float |
     promise = _promise_of(files, name)
     if promise and promise.verdict:
         return promise.verdict.get("outcome")
-    metric = str(forecast.get("metric") or forecast.get("eval", "")).split(",")[0].strip()
+    metric = subject_of(forecast)
     targets = [files.run_of(other) for other in files.promises if _same_target(files.forecast_of(other), forecast)]
     for run in targets:
         if run is not None and run.done == 1 and math.isfinite(run.series(metric).last):

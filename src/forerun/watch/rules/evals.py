@@ -21,7 +21,7 @@ def eval_shift(case: Case) -> list[Finding]:
     series = case.evals
     late = (series.step >= FIRST_FRACTION * case.num_steps) & (series.step > 0) & (series.value > 0)
     step, value = series.step[late], series.value[late]
-    metric = case.band.metric if case.band else "eval/macro_loss_nats"
+    metric = case.eval_metric
     score, expected = np.zeros(len(step)), np.full(len(step), np.nan)
     for index in range(MIN_EVALS, len(step)):
         begin = max(index - 2 * MIN_EVALS, 0)

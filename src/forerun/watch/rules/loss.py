@@ -33,7 +33,7 @@ def loss_level(case: Case) -> list[Finding]:
             Finding(
                 rule=rule,
                 state="cannot_tell",
-                metric=case.band.metric,
+                metric=case.eval_metric,
                 evidence=f"no evaluation at or after step {first}, where the forecast begins",
             )
         ]
@@ -63,7 +63,7 @@ def loss_level(case: Case) -> list[Finding]:
             high=float(high),
             score=score,
             step=began,
-            metric=case.band.metric,
+            metric=case.eval_metric,
             evidence=evidence,
             false_alarm_rate=limit.false_alarm_rate,
         )

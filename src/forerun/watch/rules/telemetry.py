@@ -9,7 +9,7 @@ import numpy as np
 
 from forerun.base import units
 from forerun.record.series import Series
-from forerun.watch.case import EVAL_LOSS, LOSS, Case, dated, frozen_since
+from forerun.watch.case import LOSS, Case, dated, frozen_since
 from forerun.watch.report import Finding
 from forerun.watch.rules.alive import SILENT_S, last_time, silence_allowed, step_interval
 
@@ -54,7 +54,7 @@ def _missing(case: Case) -> list[Problem]:
     if not names:
         return [Problem(LOSS, "the run has no metrics yet", "record_missing")]
     expects_evals = case.band is not None and case.last_step >= case.band.first_step
-    needed = [case.band.metric] if case.band and expects_evals else []
+    needed = [case.eval_metric] if expects_evals else []
     if not len(case.evals):
         needed.append(LOSS)
     return [
@@ -103,7 +103,7 @@ def _stopped(case: Case) -> list[Problem]:
     for metric, patience in (
         (LOSS, STOPPED_ROWS),
         ("grad_norm", STOPPED_ROWS),
-        (case.band.metric if case.band else EVAL_LOSS, STOPPED_EVALS),
+        (case.eval_metric, STOPPED_EVALS),
     ):
         series = case.record.series(metric)
         if len(series) < 3:

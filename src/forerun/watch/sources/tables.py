@@ -15,6 +15,7 @@ from typing import Any
 
 from forerun.base.errors import SourceError
 from forerun.record.series import RunRecord
+from forerun.watch.band import EVAL_LOSS
 from forerun.watch.sources.rows import Row, rows_of
 from forerun.watch.sources.source import Collected
 
@@ -27,8 +28,10 @@ TIME_NAMES = ("time", "_timestamp", "timestamp", "wall_time", "wall time")
 HEAD_ROWS = 1000  # assumed: rows in which every column of steps and times occurs
 MILLISECONDS_FROM = 1e11  # derived: as seconds the year 5138, as milliseconds 1973
 RUN_AND_METRIC = " - "
+EVALUATIONS = {"rung", "step", "loss_nats", "eval"}
 SPREAD = ("__MIN", "__MAX")
-TEXT_COLUMNS = ("run", "name", "tags")
+RUN_COLUMNS = ("run", "rung")
+TEXT_COLUMNS = (*RUN_COLUMNS, "name", "tags")
 
 
 def connect(where: str) -> Table:
@@ -55,6 +58,8 @@ class Table:
         step_name, time_name = (_first_of(names, columns) for names in (STEP_NAMES, TIME_NAMES))
         if head and not step_name:
             raise SourceError(f"{self.path} has no column step or global_step, but {list(columns)}", hint="name the step column `step`")
+        if "loss_nats" in columns and columns.keys() <= EVALUATIONS:
+            rows, head = _as_evaluations(rows), list(_as_evaluations(head))
         skip = {name for name in columns if name.lower() in (*STEP_NAMES, *TIME_NAMES, *TEXT_COLUMNS)}
         chart = self.path.stem.split("tag-")[-1] if {name.lower() for name in columns} == {"step", "wall time", "value"} else ""
         for number, row in enumerate(chain(head, rows), start=1):
@@ -79,10 +84,15 @@ class Table:
         return int(step)
 
     def _of_one_run(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Rows of a chart export with their columns named by metric; other rows come as they are."""
+        """Rows of the run asked for; those of a chart export with their columns named by metric."""
         runs: set[str] = set()
         for row in rows:
             kept: Row = {}
+            named = next((str(row[column]) for column in RUN_COLUMNS if row.get(column)), None)
+            if named is not None:
+                if self.run and named != self.run:
+                    continue
+                runs.add(named)
             for column, value in row.items():
                 run, dash, metric = column.rpartition(RUN_AND_METRIC)
                 if not dash:
@@ -93,6 +103,13 @@ class Table:
             if len(runs) > 1:
                 raise SourceError(f"{self.path} holds several runs: {sorted(runs)}", hint=f"name one: {self.path}#{min(runs)}")
             yield kept
+
+
+def _as_evaluations(rows: Iterable[Row]) -> Iterator[Row]:
+    """The losses of a table as `forerun forecast` reads it: held-out ones, of the evaluation named beside them."""
+    for row in rows:
+        name = row.pop("eval", "")
+        yield {f"eval/{name}/loss_nats" if name else EVAL_LOSS: row.pop("loss_nats", None)} | row
 
 
 def _first_of(names: tuple[str, ...], columns: Iterable[str]) -> str:
