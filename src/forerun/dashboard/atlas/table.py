@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -81,6 +82,9 @@ def _table_totals(text: str, source: str, total: int | None) -> Totals:
     head = [cell.strip().lower() for cell in rows[0]]
     qualities = {int(match.group(1)): index for index, name in enumerate(head) if (match := QUALITY_COLUMN.fullmatch(name))}
     if len(qualities) == NUM_QUALITIES:
+        domains = [row[0].strip() for row in rows[1:]]
+        if twice := next((domain for domain in domains if domains.count(domain) > 1), None):
+            raise DataError(f"{source}: domain {twice!r} occurs twice", hint="remove one")
         percent = any("%" in head[index] for index in qualities.values())
         if not percent:
             return {
@@ -90,7 +94,8 @@ def _table_totals(text: str, source: str, total: int | None) -> Totals:
             }
         return _apportioned(rows, head, qualities, source, total)
     if "cell" in head and (tokens := next((name for name in ("num_tokens", "tokens", "available_tokens") if name in head), "")):
-        return _by_cell([(row[head.index("cell")], row[head.index(tokens)]) for row in rows[1:]], source)
+        cell, amount = head.index("cell"), head.index(tokens)
+        return _by_cell([(row[cell], row[amount]) if len(row) > max(cell, amount) else ("", "") for row in rows[1:]], source)
     raise DataError(f"{source} has columns {head}", hint="needed: domain, q0 .. q4; or cell, tokens")
 
 
@@ -138,9 +143,12 @@ def _tokens(row: Sequence[str], index: int, unit: int, source: str, number: int)
 def _number(row: Sequence[str], index: int, source: str, number: int) -> float | int:
     try:
         text = row[index].replace(",", "").replace("%", "").strip()
-        return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+        value = int(text) if re.fullmatch(r"-?\d+", text) else float(text)
     except (IndexError, ValueError):
-        raise DataError(f"{source}: row {number} has no number in column {index + 1}", hint="mend the row") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise DataError(f"{source}: row {number} has no number in column {index + 1}", hint="mend the row")
+    return value
 
 
 def _rows(text: str) -> list[list[str]]:
