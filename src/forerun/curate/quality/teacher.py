@@ -97,11 +97,14 @@ def endpoint_labels(
         httpx.Client(timeout=config.timeout_s) as client,
         ThreadPoolExecutor(config.concurrency) as pool,
     ):
+
+        def asked(index: int) -> float | str:
+            return _ask(client, texts[index], kinds[index], config, refused)
+
         for start in range(0, len(waiting), CHUNK):
             chunk = waiting[start : start + CHUNK]
             failures: list[str] = []
-            answers = pool.map(lambda index: _ask(client, texts[index], kinds[index], config, refused), chunk)
-            for index, answer in zip(chunk, answers):
+            for index, answer in zip(chunk, pool.map(asked, chunk)):
                 if isinstance(answer, str):
                     failures.append(answer)
                     continue
