@@ -227,6 +227,33 @@ def test_mlflow_and_trackio_files_are_read_only_and_name_their_runs(tmp_path):
         connect(f"trackio:{trackio}#two", Lab(tmp_path)).read()
 
 
+def test_a_run_s_folder_below_mlruns_is_read_and_named_when_it_is_none(tmp_path):
+    metrics = tmp_path / "mlruns" / "0" / "r1" / "metrics"
+    (metrics / "train").mkdir(parents=True)
+    (metrics / "train" / "loss").write_text("1700000000000 3.5 1\n1700000001000 nan 2\n")
+    (metrics / "val_loss").write_text("1700000001000 3.25 2\n")
+    record = connect(f"mlflow:{metrics.parent}", Lab(tmp_path)).read()
+    np.testing.assert_array_equal(record.series("loss_nats").value, [3.5, math.nan])
+    assert record.series("eval/macro_loss_nats").time.tolist() == [1_700_000_001.0]
+    (metrics / "val_loss").write_text("3.25\n")
+    for folder, said in ((metrics.parent, "line 1 must hold milliseconds"), (metrics, "has no folder metrics")):
+        with pytest.raises(SourceError, match=said):
+            connect(f"mlflow:{folder}", Lab(tmp_path)).read()
+
+
+def test_databases_of_another_form_are_one_line(tmp_path):
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("CREATE TABLE metrics(id INTEGER PRIMARY KEY, run_name, step, timestamp, metrics)")
+        connection.execute("INSERT INTO metrics VALUES (1, 'one', 5, 'yesterday', ?)", (json.dumps({"loss": 2.0}),))
+    with pytest.raises(SourceError, match="no such table: runs"):
+        connect(f"mlflow:{tmp_path / 'other.db'}#r", Lab(tmp_path)).read()
+    assert math.isnan(connect(f"trackio:{tmp_path / 'other.db'}", Lab(tmp_path)).read().series("loss_nats").time[0])
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("INSERT INTO metrics VALUES (2, 'one', 6, '', 'loss 2.0')")
+    with pytest.raises(SourceError, match="row 2 holds no metrics"):
+        connect(f"trackio:{tmp_path / 'other.db'}", Lab(tmp_path)).read()
+
+
 def test_a_wandb_chart_export_is_read_and_one_run_is_named_where_there_are_several(tmp_path):
     path = tmp_path / "wandb_export.csv"
     head = '"Step","small - train/loss","small - train/loss__MIN","small - train/loss__MAX","big - v2 - train/loss","big - v2 - train/loss__MIN","big - v2 - train/loss__MAX"'

@@ -14,7 +14,7 @@ KINDS: tuple[tuple[str, str, str], ...] = (
     ("wandb", "forerun.watch.sources.wandb", "wandb:ENTITY/PROJECT/RUN"),
     ("wandb+fast", "forerun.watch.sources.wandb_buckets", "wandb+fast:ENTITY/PROJECT/RUN"),
     ("tensorboard", "forerun.watch.sources.tensorboard", "tensorboard:DIR"),
-    ("mlflow", "forerun.watch.sources.mlflow", "mlflow:http://HOST/RUN_ID or mlflow:FILE.db#RUN_ID"),
+    ("mlflow", "forerun.watch.sources.mlflow", "mlflow:http://HOST/RUN_ID, mlflow:FILE.db#RUN_ID or mlflow:mlruns/0/RUN_ID"),
     ("trackio", "forerun.watch.sources.trackio", "trackio:FILE.db#RUN"),
     ("csv", "forerun.watch.sources.tables", "csv:FILE"),
     ("parquet", "forerun.watch.sources.tables", "parquet:FILE"),

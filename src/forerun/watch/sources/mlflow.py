@@ -1,8 +1,10 @@
-"""MLflow: the REST API of a tracking server, or its SQLite file read directly."""
+"""MLflow: the REST API of a tracking server, or what it stores: an SQLite file, or a run's folder below `mlruns/`."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,10 +29,12 @@ class MlflowSource(Protocol):
 
 
 def connect(where: str) -> MlflowSource:
-    """`where` is `http(s)://HOST[:PORT]/RUN_ID`, or `FILE.db#RUN_ID` (also `sqlite:///FILE.db#RUN_ID`)."""
+    """`where` is `http(s)://HOST[:PORT]/RUN_ID`, `FILE.db#RUN_ID` (also `sqlite:///FILE.db#RUN_ID`), or `mlruns/EXPERIMENT_ID/RUN_ID`."""
     if where.startswith(("http://", "https://")):
         base, _, run_id = where.rstrip("/").rpartition("/")
         return MlflowServer(base, run_id)
+    if Path(where).is_dir():
+        return MlflowFolder(Path(where))
     path, _, run_id = where.removeprefix("sqlite:///").partition("#")
     return MlflowFile(Path(path), run_id)
 
@@ -94,17 +98,43 @@ class MlflowFile:
         return collected.record()
 
 
-def sqlite(path: Path) -> sqlite3.Connection:
-    """A read-only connection. Raises: SourceError when the file is absent or no database."""
+class MlflowFolder:
+    """Reads the files `metrics/<name>` of a run's folder: milliseconds, value and step a line."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def read(self) -> RunRecord:
+        """Everything so far. Raises: SourceError when the folder is no run's, or a line has another form."""
+        metrics = self.folder / "metrics"
+        if not metrics.is_dir():
+            raise SourceError(f"{self.folder} has no folder metrics", hint="name the folder of one run, mlruns/EXPERIMENT_ID/RUN_ID")
+        collected = Collected(self.folder.name)
+        for path in sorted(path for path in metrics.rglob("*") if path.is_file()):
+            name = path.relative_to(metrics).as_posix()
+            for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+                try:
+                    when, value, step = line.split()
+                    collected.add(name, int(step), float(value), int(when) / 1e3)
+                except ValueError:
+                    raise SourceError(
+                        f"{path}: line {number} must hold milliseconds, value and step, got {line!r}", hint="mend it"
+                    ) from None
+        return collected.record()
+
+
+@contextmanager
+def sqlite(path: Path) -> Iterator[sqlite3.Connection]:
+    """A read-only connection, closed behind the block. Raises: SourceError when the file is absent, no database, or another one."""
     if not path.is_file():
         raise SourceError(f"{path} is not a file", hint="check the path")
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
     try:
-        connection.execute("SELECT name FROM sqlite_master LIMIT 1")
-    except sqlite3.DatabaseError as error:
+        yield connection
+    except sqlite3.Error as error:
+        raise SourceError(f"{path} is no SQLite file of this tracker: {error}", hint="check the path") from None
+    finally:
         connection.close()
-        raise SourceError(f"{path} is not an SQLite file: {error}", hint="check the path") from None
-    return connection
 
 
 def _only_run(connection: sqlite3.Connection, query: str, path: Path) -> str:

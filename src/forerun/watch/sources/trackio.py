@@ -38,9 +38,14 @@ class TrackioFile:
             query = "SELECT id, step, timestamp, metrics FROM metrics WHERE run_name = ? AND id > ? ORDER BY id"
             for number, step, when, metrics in connection.execute(query, (run, self._last_id)):
                 self._last_id = number
-                row = {name: _number(value) for name, value in json.loads(metrics).items()}
-                self._collected.add_row(step, row, _seconds(when))
+                self._collected.add_row(step, self._row(number, metrics), _seconds(when))
         return self._collected.record()
+
+    def _row(self, number: int, metrics: str) -> dict[str, Any]:
+        try:
+            return {name: _number(value) for name, value in json.loads(metrics).items()}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise SourceError(f"{self.path}: row {number} holds no metrics: {error}", hint="remove the row") from None
 
 
 def _number(value: Any) -> Any:
@@ -49,4 +54,8 @@ def _number(value: Any) -> Any:
 
 
 def _seconds(when: str) -> float:
-    return datetime.fromisoformat(when.replace("Z", "+00:00")).timestamp()
+    """NaN for a time of another form."""
+    try:
+        return datetime.fromisoformat(when.replace("Z", "+00:00")).timestamp()
+    except (ValueError, AttributeError):
+        return float("nan")
