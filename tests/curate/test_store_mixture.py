@@ -77,6 +77,12 @@ def test_a_cell_whose_documents_were_all_removed_is_left_out_and_said_so(tmp_pat
     assert "small/q2 is left out: all its documents were removed" in plan.notes
 
 
+@pytest.mark.parametrize(("train_tokens", "epoch_cap"), [(0, 8.0), (-1, 8.0), (100, 0.0), (100, float("nan"))])
+def test_a_plan_for_no_tokens_or_no_epochs_is_refused(train_tokens: int, epoch_cap: float):
+    with pytest.raises(ConfigError, match="at least 1 training token and an epoch cap above 0"):
+        plan_mixture(manifest_of({"a/q1": 300}), train_tokens=train_tokens, epoch_cap=epoch_cap)
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1])
 def test_weights_that_are_no_weights_are_refused(value: float):
     with pytest.raises(ConfigError, match="weight of 'a/q1' must be a number from 0 on"):

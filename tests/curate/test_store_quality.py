@@ -139,6 +139,15 @@ def test_no_document_lands_in_a_bucket_whose_level_the_teacher_never_gave():
         assert set(buckets(same.apply(np.concatenate([raw, beyond]), np.zeros(3002, np.int8)))) == {level - 1}
 
 
+def test_labels_that_the_student_cannot_predict_fill_the_buckets_by_their_shares():
+    rng = np.random.default_rng(3)
+    labels = rng.choice([1.0, 2, 3, 4, 5], 400, p=[0.1, 0.2, 0.4, 0.2, 0.1])
+    raw, types = rng.standard_normal(400), np.zeros(400, np.int8)
+    raw -= 0.1 * labels  # the medians fall
+    shares = np.bincount(buckets(calibrate(raw, labels, types).apply(raw, types)), minlength=5) / 400
+    np.testing.assert_allclose(shares, np.bincount(labels.astype(int) - 1, minlength=5) / 400, atol=0.01)
+
+
 def test_expectations_squeezed_between_two_grades_are_spread_by_rank_and_real_grades_stay():
     rng = np.random.default_rng(2)
     expected = 1 + 0.8 * rng.random(600) ** 3

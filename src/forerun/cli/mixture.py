@@ -23,7 +23,7 @@ Manifest = Annotated[str, typer.Argument(help="digest of the manifest, or its be
 @app.command()
 def plan(
     manifest: Manifest,
-    train_tokens: Annotated[int, typer.Option(help="tokens of the run")],
+    train_tokens: Annotated[int, typer.Option(min=1, help="tokens of the run")],
     lab: LabOption = Path(),
     quality_tilt: Annotated[float, typer.Option(help="0 keeps proportions; 0.3 reads Q4 1.8 times as often as Q2")] = 0.0,
     epoch_cap: Annotated[float, typer.Option(help="most times a cell is read")] = 8.0,
@@ -96,7 +96,7 @@ def run(
 @app.command()
 def fit(
     runs: Annotated[list[str], typer.Argument(help="run ids of the swarm")],
-    train_tokens: Annotated[int, typer.Option(help="tokens of the run the mixture is for; sets the epoch limits")],
+    train_tokens: Annotated[int, typer.Option(min=1, help="tokens of the run the mixture is for; sets the epoch limits")],
     lab: LabOption = Path(),
     epoch_cap: Annotated[float, typer.Option(help="most times a cell is read")] = 8.0,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,

@@ -46,6 +46,11 @@ def plan_mixture(
         epoch_cap: a cell that would be read more often gives its surplus to the others.
     Raises: ConfigError when all cells together are too small for the run at this cap, or `wanted` names an unknown cell.
     """
+    if train_tokens < 1 or not epoch_cap > 0:
+        raise ConfigError(
+            f"a mixture needs at least 1 training token and an epoch cap above 0, got {train_tokens} and {epoch_cap}",
+            hint="give the tokens of the run; a cap of 8 is usual",
+        )
     cells = {cell.name: cell for cell in manifest.cells}
     notes = [f"{name} is left out: all its documents were removed" for name, cell in cells.items() if not available_tokens(manifest, cell)]
     if wanted is not None and (unknown := sorted(set(wanted) - set(cells))):

@@ -36,7 +36,8 @@ class Calibration:
 def calibrate(raw: np.ndarray, labels: np.ndarray, types: np.ndarray) -> Calibration:
     """Cut points between the median raw scores of adjacent label levels, per type and for all together.
 
-    Source: Marin's per-type calibration (data-pipeline reference 1.9): midpoints of adjacent medians, made increasing.
+    Source: Marin's per-type calibration (data-pipeline reference 1.9): midpoints of adjacent medians. Where the medians do not rise with
+    the labels, the cuts give each bucket the share of its label instead.
     """
     cuts = {DEFAULT: _cuts(raw, labels)}
     for index, name in enumerate(TYPES):
@@ -76,8 +77,11 @@ def _scores(raw: np.ndarray, cuts: np.ndarray) -> np.ndarray:
 def _cuts(raw: np.ndarray, labels: np.ndarray) -> tuple[float, ...]:
     level = np.clip(np.rint(labels), LEVELS[0], LEVELS[-1])
     known = [step for step in LEVELS if (level == step).any()]
-    medians = np.interp(LEVELS, known, np.maximum.accumulate([np.median(raw[level == step]) for step in known]))
+    found = np.array([np.median(raw[level == step]) for step in known])
+    medians = np.interp(LEVELS, known, found)
     middle = (medians[1:] + medians[:-1]) / 2
+    if (np.diff(found) <= 0).any():  # two grades the student cannot tell apart would leave buckets of no width
+        middle = np.quantile(raw, [(level <= step).mean() for step in LEVELS[:-1]])
     width = max(float(np.ptp(medians)), 1e-3)
     low = float(min(raw.min(), middle[0] - width / 8))
     high = float(max(raw.max(), middle[-1] + width / 8)) + 1e-5 * width
