@@ -45,7 +45,7 @@ def test_the_tree_in_the_readme_is_the_tree():
 
 
 def test_every_command_of_the_tour_has_its_module_and_every_module_is_listed():
-    helpers = {"main", "tour", "options", "experiments", "data_atlas", "__init__"}
+    helpers = {"main", "tour", "options", "experiments", "data_atlas", "rungs", "__init__"}
     modules = {path.stem for path in (ROOT / "src/forerun/cli").glob("*.py")} - helpers
     assert {entry.module for entry in COMMANDS} == modules
 

@@ -209,3 +209,9 @@ def test_a_hugging_face_config_is_planned_as_the_preset_of_the_same_model(tmp_pa
     for name in ("num_params", "num_active_params"):
         assert theirs[name] == ours[name]
     assert theirs["train_tokens"] / theirs["num_active_params"] == pytest.approx(791, rel=1e-3)
+
+
+def test_a_utilisation_that_the_network_forbids_is_said_to_be_out_of_reach():
+    narrow = run_of(Question(preset="qwen3-30b-a3b", num_devices=128))
+    assert "out of reach: network alone takes" in plan_text(plan(narrow, device_named("h100"), 0.5))
+    assert "out of reach" not in plan_text(plan(preset("marin-hero"), GB200, 0.25))

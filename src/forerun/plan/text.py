@@ -115,7 +115,10 @@ def _time(plan: Plan) -> str:
     share = ladder_share(plan.run)
     if share is not None:
         rows.append(["ladder's share of train_flops", units.percent(share, 2)])
-    return table(rows)
+    longest = max(bounds.compute, bounds.memory, bounds.network)
+    if plan.step_time_s >= longest:
+        return table(rows)
+    return f"{table(rows)}\n\nmfu {plan.mfu:g} is out of reach: {bounds.binding} alone takes {units.duration(longest)} a step"
 
 
 def rungs_text(rungs: list[dict[str, Any]]) -> str:
