@@ -213,6 +213,8 @@ def test_probabilities_count_where_the_answer_is_and_not_where_it_is_only_though
     assert label_of({"logprobs": {"content": graded}, "message": {"content": "**Grade: 3/5**"}}) == pytest.approx(3.5)
     small = {"logprobs": {"content": [position("The", **{"The": 0.4, "1": 0.02, "2": 0.01})]}, "message": {"content": "The"}}
     assert label_of(small) == pytest.approx(4 / 3)  # a small model hides its grade behind a word: the digits still rank
+    other_scale = {"logprobs": {"content": [position("4", **{"4": 0.9}), position("/10")]}, "message": {"content": "4/10"}}
+    assert label_of(other_scale) is None
     verbose = {"logprobs": {"content": [position("The", **{"The": 0.9, "1": 0.001})]}, "message": {"content": "The"}}
     assert label_of(verbose) is None
     broken = [{"token": "2", "top_logprobs": [{"token": "2", "logprob": float("nan")}]}]
@@ -228,6 +230,7 @@ def test_probabilities_count_where_the_answer_is_and_not_where_it_is_only_though
         ("4 because it has 2 issues", 4), ("1. Clear prose\n2. Few errors\n\nScore: 5", 5), ("1. Clear\n2. Good\n3", 3),
         ("<think>2? 3?</think>\n\n5", 5), ("<think>maybe 3, or 4", None), ("I cannot help with that.", None), ("10", None), ("0", None),
         ("6/10", None), ("-3", None), ("", None), ("The quality of these 3 sections varies; 2", 2), ("Die Note ist 3 von 5", 3),
+        ("There are 5 reasons why this is a score of 9", None), ("4/10", None), ("Score: 4 out of 10", None), ("5%", None), ("1e-1", None),
     ],
 )  # fmt: skip
 def test_the_grade_is_found_in_what_models_write(answer: str, grade: float | None):

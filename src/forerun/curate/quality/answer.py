@@ -11,7 +11,8 @@ WIDE_DIGITS = str.maketrans("０１２３４５６７８９", "0123456789")
 NUMBER_WORDS = {"one": 1.0, "two": 2.0, "three": 3.0, "four": 4.0, "five": 5.0}
 SCALE = re.compile(r"\b[1-5]\s*(?:-|–|to|through|bis|à)\s*[1-5]\b|(?:/|\bout of|\bof|\bvon|\bsur)\s*(?:5|five)\b", re.IGNORECASE)
 """Mentions of the scale: `from 1 to 5`, `4/5`, `4 out of 5`; the 5 is no grade."""
-NUMBER = r"(?<![\d.,])(?<![-−]\s)(?<![-−])([1-5](?:[.,]\d+)?)(?![\d])(?![.,]\d)"
+NUMBER = r"(?<![\d.,])(?<![-−]\s)(?<![-−])(\d+(?:[.,]\d+)?)(?![\d%eE])(?![.,]\d)(?!\s*(?:/|out of|of|von|sur)\s*\d)"
+"""A number that is not part of another, no share, and of no other scale than 1 to 5."""
 NAMED = re.compile(
     rf"(?:grade|scor|rat|label|mark|quality|answer|give|note|评分|分数|得分)\w*\W*?(?:(?:is|as|it|this|the|document|text|a|an|of|be|to|would)\b\W*)*{NUMBER}",
     re.IGNORECASE,
@@ -28,9 +29,11 @@ def label_of(choice: Any) -> float | None:
     """
     positions = (choice.get("logprobs") or {}).get("content") or []
     weights = [_weights(position) for position in positions]
-    written = grade_in(choice.get("message", {}).get("content") or "")
+    answer = choice.get("message", {}).get("content") or ""
+    written = grade_in(answer)
     if written is None:  # one word was asked for, and it is not the digit; the digits may still be what was meant
-        return _expected(weights[0]) if weights and sum(weights[0].values()) >= LEAST_MASS else None
+        meant = bool(weights) and sum(weights[0].values()) >= LEAST_MASS and not re.search(r"\d", answer)
+        return _expected(weights[0]) if meant else None
     for position, digits in zip(reversed(positions), reversed(weights)):
         token = str(position.get("token", max(digits, key=lambda digit: digits[digit], default=""))).strip()
         if digits and token in DIGITS and token == f"{written:g}":
