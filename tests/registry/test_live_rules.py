@@ -7,11 +7,12 @@ import time
 
 import numpy as np
 import pytest
+from recorded import Recorded
 
 from forerun.base.errors import RegistryError
 from forerun.registry.live import LiveRules
 from forerun.registry.possible import outcomes
-from forerun.registry.rules import Recorded, parse
+from forerun.registry.rules import parse
 
 RULES = (
     "any(grad_norm > 50)",

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from recorded import Recorded
 
 from forerun.base.config import decode, digest_of
 from forerun.base.errors import CheckFailed, PlatformError, RegistryError
@@ -14,11 +15,11 @@ from forerun.base.lab import Lab
 from forerun.record.journal import Journal
 from forerun.record.run import start_run
 from forerun.registry import ledger, verifier
-from forerun.registry.changes import amend, close, never_closed, registration_of
+from forerun.registry.changes import amend, close, registration_of
 from forerun.registry.experiment import Experiment
-from forerun.registry.gate import require_registered
+from forerun.registry.gate import closed, require_registered
 from forerun.registry.register import register
-from forerun.registry.rules import Recorded, parse
+from forerun.registry.rules import parse
 from forerun.registry.verdict import judge, record_verdict
 
 PROMISE = {
@@ -95,9 +96,9 @@ def test_the_gate_opens_for_the_registered_config_alone_and_shuts_at_closing(tmp
     assert require_registered(lab, registration.config_digest).id == registration.id
     with pytest.raises(RegistryError, match="no registered experiment"):
         require_registered(lab, digest_of({"train": {"seed": 1}, "data": {}}))
-    assert [open_.experiment for open_ in never_closed(lab)] == ["001-x"]
+    assert closed(lab) == {}
     close(lab, "001", "failed", note="n", fraction_done=0.4)
-    assert never_closed(lab) == []
+    assert closed(lab) == {"001-x": "failed"}
     with pytest.raises(RegistryError, match="closed"):
         require_registered(lab, registration.config_digest)
     with pytest.raises(RegistryError, match="closed"):

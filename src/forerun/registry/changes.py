@@ -102,12 +102,6 @@ def amendments_of(lab: Lab, experiment: str) -> list[ledger.Entry]:
     return [entry for entry in ledger.read(lab) if entry.kind == "amendment" and entry.body["experiment"] == experiment]
 
 
-def never_closed(lab: Lab) -> list[Registration]:
-    """Promises nobody has said the end of."""
-    ended = closed(lab)
-    return [registration for registration in registrations(lab) if registration.experiment not in ended]
-
-
 def _open(lab: Lab, experiment: str) -> Registration:
     registration = registration_of(lab, experiment)
     if registration.experiment in closed(lab):

@@ -16,7 +16,6 @@ EVAL_NAMES = ("macro_loss_nats", "macro_bits_per_byte", "loss_nats", "bits_per_b
 NON_NEGATIVE: Range = (0.0, math.inf)  # derived: every term of the glossary is a count, a norm, a rate, a time or an entropy
 ABOVE_ONE = ("load_imbalance",)  # derived: the most loaded expert holds at least the mean
 UP_TO_ONE = ("mfu", "mfu_executed", "mfu_useful", "coverage", "loader_occupancy")
-MAYBE: tuple[bool, bool] = (True, True)
 
 
 def check_metric(metric: str, where: str) -> None:

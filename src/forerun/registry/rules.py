@@ -113,14 +113,3 @@ def _number(tree: tuple, history: History) -> float:
     if head == "/":
         return left / right if right else math.nan
     return {"+": left + right, "-": left - right, "*": left * right}[head]
-
-
-class Recorded:
-    """A history from plain arrays of fractions and values by metric name."""
-
-    def __init__(self, values: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
-        self._values = values
-
-    def values(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
-        """Both empty for a metric that is not here."""
-        return self._values.get(metric, (np.empty(0), np.empty(0)))
