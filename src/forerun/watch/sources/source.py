@@ -77,6 +77,11 @@ class Collected:
         return TableRecord(info=info, table=table, event_list=sorted(events, key=lambda event: event["time"]))
 
 
+def from_word(value: Any) -> Any:
+    """Trackers write what JSON cannot say as the words NaN and Infinity; other values come as they are."""
+    return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
+
+
 def _joined(spellings: list[Rows]) -> Rows:
     """The rows of one metric under several names, those of mere summaries left out."""
     longest = max(len(rows[0]) for rows in spellings)

@@ -10,7 +10,7 @@ from typing import Any
 from forerun.base.errors import SourceError
 from forerun.record.series import RunRecord
 from forerun.watch.sources.mlflow import sqlite
-from forerun.watch.sources.source import Collected
+from forerun.watch.sources.source import Collected, from_word
 
 
 def connect(where: str) -> TrackioFile:
@@ -43,14 +43,9 @@ class TrackioFile:
 
     def _row(self, number: int, metrics: str) -> dict[str, Any]:
         try:
-            return {name: _number(value) for name, value in json.loads(metrics).items()}
+            return {name: from_word(value) for name, value in json.loads(metrics).items()}
         except (ValueError, TypeError, AttributeError) as error:
             raise SourceError(f"{self.path}: row {number} holds no metrics: {error}", hint="remove the row") from None
-
-
-def _number(value: Any) -> Any:
-    """trackio writes what JSON cannot say as the words NaN and Infinity."""
-    return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
 
 
 def _seconds(when: str) -> float:

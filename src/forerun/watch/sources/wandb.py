@@ -21,7 +21,7 @@ from forerun.record.names import TABLE, our_name
 from forerun.record.run import Segment
 from forerun.record.series import RunRecord
 from forerun.watch.sources.http import Http
-from forerun.watch.sources.source import Collected
+from forerun.watch.sources.source import Collected, from_word
 
 PUBLIC = "https://api.wandb.ai"
 SAMPLES = 2000  # assumed: rows a metric; a plot shows no more and the detectors need no more
@@ -142,7 +142,7 @@ class WandbRuns:
                     step = row.get(axis)
                     if step is None or row.get(key) is None or step < begin or (end is not None and step >= end):
                         continue
-                    self.collected.add(key, int(step), _number(row[key]), float(row.get("_timestamp") or "nan"))
+                    self.collected.add(key, int(step), from_word(row[key]), float(row.get("_timestamp") or "nan"))
                     self._last[name, key] = max(self._last.get((name, key), -1), int(row["_step"]))
                     self.last_step = max(self.last_step, int(step))
 
@@ -230,7 +230,3 @@ def _plain(text: Any) -> dict[str, Any]:
     except json.JSONDecodeError:
         return {}
     return plain if isinstance(plain, dict) else {}
-
-
-def _number(value: Any) -> Any:
-    return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
