@@ -53,7 +53,7 @@ def buckets(score: np.ndarray) -> np.ndarray:
 
 
 def spread(labels: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, str]:
-    """Labels that use the scale, and how they came about.
+    """Labels to calibrate with, and how they came about; the student learns those given, whose distances say more.
 
     A small model's expectations may all lie between 1 and 2 and still rank well. Where labels are more than grades and fewer than
     three grades hold a twentieth of them each, a label's rank within its type decides, with the shares of the rules on text.

@@ -30,12 +30,20 @@ def ranks(values: np.ndarray) -> np.ndarray:
 
 
 def quality_report(
-    *, score: np.ndarray, labels: np.ndarray, types: np.ndarray, bucket: np.ndarray, all_types: np.ndarray, domains: np.ndarray
+    *,
+    score: np.ndarray,
+    labels: np.ndarray,
+    types: np.ndarray,
+    bucket: np.ndarray,
+    all_types: np.ndarray,
+    domains: np.ndarray,
+    levels: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Numbers for the manifest.
 
     Args:
         score, labels, types: of labelled documents the student was not fitted on.
+        levels: the labels as they were calibrated, where that is not as given.
         bucket, all_types, domains: of every document; `domains` any grouping, such as source or domain index.
     """
     within = {
@@ -44,7 +52,7 @@ def quality_report(
         if (types == index).sum() >= LEAST
     }
     rates = {name: float((bucket[all_types == index] == 4).mean()) for index, name in enumerate(TYPES) if (all_types == index).any()}
-    level = np.rint(labels)
+    level = np.rint(labels if levels is None else levels)
     by_domain = explained(bucket.astype(float), domains)
     return {
         "spearman": spearman(score, labels),
