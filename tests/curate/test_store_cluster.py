@@ -215,6 +215,13 @@ def test_domains_of_other_scripts_get_a_folder_name_of_their_own():
     names = name_domains(["галактика и звезда"] * 9 + ["масло и печь"] * 9, ["a", "b", "c"] * 6, np.repeat([0, 1], 9), 2)
     assert [name.slug for name in names] == ["domain-0", "domain-1"]
     assert "галактика" in names[0].title
+    unspaced = ["星雲は銀河の中にあり望遠鏡で見える", "銀河と星雲を望遠鏡で見た"] * 6 + [
+        "小麦粉とバターを混ぜて焼く",
+        "バターを焼いて小麦粉を足す",
+    ] * 6
+    names = name_domains(unspaced, ["a", "b", "c"] * 8, np.repeat([0, 1], 12), 2)
+    assert {"銀河", "星雲"} <= set(names[0].terms)
+    assert {"小麦", "バタ"} <= set(names[1].terms)
 
 
 def test_impossible_floors_are_refused():

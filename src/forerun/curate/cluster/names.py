@@ -8,9 +8,10 @@ much denser it is inside than outside. Source: Monroe, Colaresi and Quinn, Fight
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +43,8 @@ kind man manner men note notes obs page person particular part pertaining places
 section sections sense see small software something state synonym table term thing things title usage used usually version way webster whole
 """  # assumed: keywords of programming languages, furniture of manuals and dictionaries; they say what a text is written in
 INFLECTED = ("ing", "ed", "ly")  # assumed: endings of verbs and adverbs; a subject is mostly a noun, so others go first
-_WORD = re.compile(r"[^\W\d_]{3,24}")
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u9fff"  # Thai, Lao, Burmese, Khmer, kana, Han
+_WORD = re.compile(rf"[{_UNSPACED}]{{2,}}|[^\W\d_]{{3,24}}")
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def name_domains(
     counts = [Counter() for _ in range(num_domains)]
     origins = [Counter() for _ in range(num_domains)]
     for text, source, label in zip(texts, sources, labels.tolist()):
-        counts[label].update(set(_WORD.findall(text.lower())[:WORDS_A_DOCUMENT]) - common)
+        counts[label].update(set(itertools.islice(_words(text.lower()), WORDS_A_DOCUMENT)) - common)
         origins[label][source] += 1
     total = Counter()
     for count in counts:
@@ -90,6 +92,16 @@ def name_domains(
         short = next((name for name in spelled if name not in taken), unique(spelled[-1], taken))
         names.append(DomainName(short, f"{source}: {words}" if dominant else words, tuple(terms), source, fraction))
     return names
+
+
+def _words(text: str) -> Iterator[str]:
+    """Words of three letters and more; of scripts written without spaces each two neighbouring characters, which are mostly a word."""
+    for found in _WORD.finditer(text):
+        word = found[0]
+        if re.match(f"[{_UNSPACED}]", word):
+            yield from (word[at : at + 2] for at in range(len(word) - 1))
+        else:
+            yield word
 
 
 def _contrast(inside: Counter, total: Counter, size: float, all_size: float) -> list[str]:
