@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from forerun.cli import data_atlas
+from forerun.cli.options import HERE, JsonOption, LabOption
 
 app = typer.Typer(
     add_completion=False,
@@ -17,17 +17,15 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Look inside a token store. Example: forerun data verify 3f9c --lab my-lab",
 )
-LabOption = Annotated[Path, typer.Option(help="folder of the lab")]
 Manifest = Annotated[str, typer.Argument(help="digest of the manifest, or its beginning")]
-Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 @app.command()
 def show(
     manifest: Manifest,
-    lab: LabOption = Path(),
+    lab: LabOption = HERE,
     cell: Annotated[str, typer.Option(help="list this cell's documents")] = "",
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Cells, sources and steps of a store, the sources of one cell, or an imported table.
 
@@ -61,7 +59,7 @@ def show(
 
 
 @app.command()
-def verify(manifest: Manifest, lab: LabOption = Path(), as_json: Json = False) -> int:
+def verify(manifest: Manifest, lab: LabOption = HERE, as_json: JsonOption = False) -> int:
     """Re-check every file of a store against its manifest; exit 1 when anything differs.
 
     Example: forerun data verify 3f9c
@@ -84,8 +82,8 @@ def verify(manifest: Manifest, lab: LabOption = Path(), as_json: Json = False) -
 def explain(
     manifest: Manifest,
     document: Annotated[str, typer.Argument(help="document id, or its beginning")],
-    lab: LabOption = Path(),
-    as_json: Json = False,
+    lab: LabOption = HERE,
+    as_json: JsonOption = False,
 ) -> None:
     """A document's whole history: origin, every score and decision, cell, place, the training steps that read it, text.
 
@@ -105,7 +103,7 @@ def remove(
     manifest: Manifest,
     document: Annotated[str, typer.Argument(help="document id, or its beginning")],
     reason: Annotated[str, typer.Option(help="why; kept in the manifest")],
-    lab: LabOption = Path(),
+    lab: LabOption = HERE,
 ) -> None:
     """Take one document out without a rebuild: prints the digest of the amended manifest.
 
@@ -123,8 +121,8 @@ def remove(
 def at_step(
     run: Annotated[str, typer.Argument(help="run id")],
     step: Annotated[int, typer.Argument(help="optimizer step whose batch is asked for, from 0")],
-    lab: LabOption = Path(),
-    as_json: Json = False,
+    lab: LabOption = HERE,
+    as_json: JsonOption = False,
 ) -> None:
     """The documents a run read at a step, from its frozen config alone.
 

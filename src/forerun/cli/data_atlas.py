@@ -9,17 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-LabOption = Annotated[Path, typer.Option(help="folder of the lab")]
+from forerun.cli.options import HERE, JsonOption, LabOption
+
 DataSet = Annotated[str, typer.Argument(help="digest of the manifest or its beginning, or the name of an imported table")]
-Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 def search(
     data_set: DataSet,
     topic: Annotated[str, typer.Argument(help="words; a document has to hold every one")],
-    lab: LabOption = Path(),
+    lab: LabOption = HERE,
     semantic: Annotated[bool, typer.Option("--semantic", help="by meaning: the data set's own encoder and fine clusters")] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """How much of the data is about a topic, where it is, and its share of the best bucket against the average.
 
@@ -54,7 +54,7 @@ def search(
     _out(asdict(answer), as_json, lambda _: lines)
 
 
-def sources(data_set: DataSet, lab: LabOption = Path(), as_json: Json = False) -> None:
+def sources(data_set: DataSet, lab: LabOption = HERE, as_json: JsonOption = False) -> None:
     """Every source: licence, documents read and kept, tokens, domains, quality, and what looks wrong with it.
 
     Example: forerun data sources 3f9c --json
@@ -91,9 +91,9 @@ def sources(data_set: DataSet, lab: LabOption = Path(), as_json: Json = False) -
 
 def token_counts(
     data_set: DataSet,
-    lab: LabOption = Path(),
+    lab: LabOption = HERE,
     out: Annotated[Path | None, typer.Option(help="write a .csv or .parquet file")] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """One row a source: name, tokens, category, synthetic, machine-translated, licence, upstream, what was done to it.
 
@@ -123,8 +123,8 @@ def import_table(
     source: Annotated[str, typer.Argument(help="`harrier`, or a CSV, Markdown or JSON file")],
     as_: Annotated[str, typer.Option("--as", help="name of the data set; the source's own by default")] = "",
     total: Annotated[int | None, typer.Option(help="tokens of all cells; needed for rounded tables")] = None,
-    lab: LabOption = Path(),
-    as_json: Json = False,
+    lab: LabOption = HERE,
+    as_json: JsonOption = False,
 ) -> None:
     """Bring in published cell totals as an atlas of their own; `harrier` is the 40 x 5 table of a public 535B run.
 
@@ -152,8 +152,8 @@ def mixture(
     ] = None,
     epoch_cap: Annotated[float, typer.Option(help="most times a cell may be read")] = 8.0,
     out: Annotated[Path | None, typer.Option(help="write the phase for `data.mixture`")] = None,
-    lab: LabOption = Path(),
-    as_json: Json = False,
+    lab: LabOption = HERE,
+    as_json: JsonOption = False,
 ) -> int:
     """What if: change the weights and see epochs, shares and tokens of every source; exit 1 when a cell is over the cap.
 
@@ -192,11 +192,11 @@ def mixture(
 
 def pairs(
     data_set: DataSet,
-    lab: LabOption = Path(),
+    lab: LabOption = HERE,
     source: Annotated[str, typer.Option(help="only pairs with a document of this source")] = "",
     low: Annotated[float, typer.Option("--from", help="least containment")] = 0.0,
     high: Annotated[float, typer.Option("--to", help="most containment")] = 1.0,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Sampled near-duplicate decisions, and the shares that reviewers found wrong.
 
@@ -228,7 +228,7 @@ def pairs(
 
 def review_pairs(
     data_set: DataSet,
-    lab: LabOption = Path(),
+    lab: LabOption = HERE,
     kind: Annotated[str, typer.Option(help="removed, kept or both")] = "both",
     most: Annotated[int, typer.Option(help="pairs to go through")] = 50,
     reviewer: Annotated[str, typer.Option(help="your name; judgements are kept by reviewer")] = "",
@@ -253,7 +253,7 @@ def review_pairs(
     print(f"{done} judged", file=sys.stderr)
 
 
-def atlas(data_set: DataSet, lab: LabOption = Path(), as_json: Json = False) -> None:
+def atlas(data_set: DataSet, lab: LabOption = HERE, as_json: JsonOption = False) -> None:
     """Make what the data pages are drawn from (counts by source, samples, search index), so that the first reader need not wait.
 
     Example: forerun data atlas 3f9c

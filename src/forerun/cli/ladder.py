@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from forerun.cli.options import HERE, JsonOption, LabOption
 from forerun.cli.rungs import OwnerOption, UnregisteredOption, train_folder
 
 app = typer.Typer(
@@ -17,9 +18,7 @@ app = typer.Typer(
     help="Small runs of the same recipe that predict the big one.\n\nExample: forerun ladder plan base.json --widths 64,96,128,192 --out rungs",
 )
 
-LabOption = Annotated[Path, typer.Option(help="folder of the lab")]
 FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="as written by `forerun ladder plan --out`")]
-JsonOption = Annotated[bool, typer.Option("--json", help="as JSON")]
 
 
 @app.command(
@@ -62,7 +61,7 @@ def run(
     folder: FolderArgument,
     owner: OwnerOption = "",
     unregistered: UnregisteredOption = False,
-    lab: LabOption = Path("."),
+    lab: LabOption = HERE,
     as_json: JsonOption = False,
 ) -> int:
     from forerun.ladder.promise import RUNG
@@ -71,7 +70,7 @@ def run(
 
 
 @app.command(help="How far each rung is.\n\nExample: forerun ladder status rungs --lab lab")
-def status(folder: FolderArgument, lab: LabOption = Path("."), as_json: JsonOption = False) -> int:
+def status(folder: FolderArgument, lab: LabOption = HERE, as_json: JsonOption = False) -> int:
     from forerun.base.lab import Lab
     from forerun.ladder.folder import read_plan
     from forerun.ladder.run import status as status_of
@@ -84,7 +83,7 @@ def status(folder: FolderArgument, lab: LabOption = Path("."), as_json: JsonOpti
 
 @app.command(help="Rungs on record as the CSVs `forerun forecast` reads.\n\nExample: forerun ladder export rungs --lab lab --out .")
 def export(
-    folder: FolderArgument, out: Annotated[Path, typer.Option(help="where rungs.csv and evals.csv go")], lab: LabOption = Path(".")
+    folder: FolderArgument, out: Annotated[Path, typer.Option(help="where rungs.csv and evals.csv go")], lab: LabOption = HERE
 ) -> int:
     from forerun.base.lab import Lab
     from forerun.ladder.folder import read_plan, write_tables

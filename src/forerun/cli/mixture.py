@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from forerun.cli.options import HERE, JsonOption, LabOption
 from forerun.cli.rungs import OwnerOption, UnregisteredOption, train_folder
 
 app = typer.Typer(
@@ -16,7 +17,6 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Weights over cells. Example: forerun mixture plan 3f9c --train-tokens 20000000 --quality-tilt 0.3",
 )
-LabOption = Annotated[Path, typer.Option(help="folder of the lab")]
 Manifest = Annotated[str, typer.Argument(help="digest of the manifest, or its beginning")]
 
 
@@ -24,7 +24,7 @@ Manifest = Annotated[str, typer.Argument(help="digest of the manifest, or its be
 def plan(
     manifest: Manifest,
     train_tokens: Annotated[int, typer.Option(min=1, help="tokens of the run")],
-    lab: LabOption = Path(),
+    lab: LabOption = HERE,
     quality_tilt: Annotated[float, typer.Option(help="0 keeps proportions; 0.3 reads Q4 1.8 times as often as Q2")] = 0.0,
     epoch_cap: Annotated[float, typer.Option(help="most times a cell is read")] = 8.0,
 ) -> None:
@@ -48,7 +48,7 @@ def swarm(
     manifest: Manifest,
     base: Annotated[Path, typer.Option(metavar="BASE.json", help="run config of the small run; each mixture takes its place in it")],
     out: Annotated[Path, typer.Option(help="folder for one run config a mixture")],
-    lab: LabOption = Path(),
+    lab: LabOption = HERE,
     num_runs: Annotated[int, typer.Option(min=2, help="mixtures, the proportional one first")] = 16,
     seed: Annotated[int, typer.Option(help="of the draw")] = 0,
 ) -> None:
@@ -79,8 +79,8 @@ def run(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="as written by `forerun mixture swarm --out`")],
     owner: OwnerOption = "",
     unregistered: UnregisteredOption = False,
-    lab: LabOption = Path(),
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    lab: LabOption = HERE,
+    as_json: JsonOption = False,
 ) -> int:
     """Train every run of a swarm that is not finished; interrupted ones continue.
 
@@ -97,9 +97,9 @@ def run(
 def fit(
     runs: Annotated[list[str], typer.Argument(help="run ids of the swarm")],
     train_tokens: Annotated[int, typer.Option(min=1, help="tokens of the run the mixture is for; sets the epoch limits")],
-    lab: LabOption = Path(),
+    lab: LabOption = HERE,
     epoch_cap: Annotated[float, typer.Option(help="most times a cell is read")] = 8.0,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """The mixture of least predicted loss, from finished runs of a swarm, and how far to believe it.
 

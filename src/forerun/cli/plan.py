@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from forerun.cli.options import HERE, JsonOption, LabOption
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -25,8 +26,8 @@ def plan(
     tokens_per_active_param: Annotated[float | None, typer.Option(help="length of the run; the published ratio is 791")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="change a field: --set model.top_k=4; repeatable")] = None,
     sweep: Annotated[list[str] | None, typer.Option(help="compare designs: --sweep num_experts=64,128 top_k=4,8")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
-    lab: Annotated[Path, typer.Option(help="folder of the lab")] = Path("."),
+    as_json: JsonOption = False,
+    lab: LabOption = HERE,
 ) -> int:
     """Print parameters, FLOPs, memory, network, step bounds, days, energy and checkpoint size.
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from forerun.base import units
+from forerun.cli.options import HERE, JsonOption, LabOption
 
 app = typer.Typer(
     add_completion=False,
@@ -16,12 +17,9 @@ app = typer.Typer(
     help="Look at the records of runs, import and export them.\n\nExample: forerun record show 007-top-k",
 )
 
-LabOption = Annotated[Path, typer.Option("--lab", help="folder of the lab")]
-JsonOption = Annotated[bool, typer.Option("--json", help="as JSON")]
-
 
 @app.command("list")
-def list_(lab: LabOption = Path("."), as_json: JsonOption = False) -> None:
+def list_(lab: LabOption = HERE, as_json: JsonOption = False) -> None:
     """All runs of the lab, newest first. Example: forerun record list"""
     from dataclasses import asdict
 
@@ -43,7 +41,7 @@ def list_(lab: LabOption = Path("."), as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def show(run: str, lab: LabOption = Path("."), as_json: JsonOption = False) -> None:
+def show(run: str, lab: LabOption = HERE, as_json: JsonOption = False) -> None:
     """Metrics, segments and events of one run. Example: forerun record show 007-top-k"""
     import msgspec
     import orjson
@@ -81,7 +79,7 @@ def show(run: str, lab: LabOption = Path("."), as_json: JsonOption = False) -> N
 def import_(
     source: Annotated[str, typer.Argument(help="what `forerun watch` takes")],
     as_: Annotated[str, typer.Option("--as", help="name of the run in the lab")],
-    lab: LabOption = Path("."),
+    lab: LabOption = HERE,
 ) -> None:
     """Copy a foreign run into the lab. Example: forerun record import tensorboard:logs/ --as borrowed"""
     from forerun.base.lab import Lab
@@ -97,7 +95,7 @@ def export(
     run: str,
     to: Annotated[str, typer.Option(help="tensorboard, csv or parquet")],
     out: Annotated[Path, typer.Option(help="file, or folder for tensorboard")],
-    lab: LabOption = Path("."),
+    lab: LabOption = HERE,
 ) -> None:
     """Write a run for another tool. Example: forerun record export 007-top-k --to csv --out run.csv"""
     from forerun.base.lab import Lab
@@ -108,7 +106,7 @@ def export(
 
 
 @app.command()
-def query(run: str, sql: str, lab: LabOption = Path("."), as_json: JsonOption = False) -> None:
+def query(run: str, sql: str, lab: LabOption = HERE, as_json: JsonOption = False) -> None:
     """SQL over the table `metrics`. Example: forerun record query 007 "SELECT max(step), min(loss_nats) FROM metrics" """
     import orjson
 
@@ -126,7 +124,7 @@ def query(run: str, sql: str, lab: LabOption = Path("."), as_json: JsonOption = 
 
 
 @app.command()
-def catalogue(lab: LabOption = Path(".")) -> None:
+def catalogue(lab: LabOption = HERE) -> None:
     """Rebuild the SQLite catalogue from the files. Example: forerun record catalogue"""
     from forerun.base.lab import Lab
     from forerun.record.catalogue import rebuild
@@ -135,7 +133,7 @@ def catalogue(lab: LabOption = Path(".")) -> None:
 
 
 @app.command("serve-wandb")
-def serve_wandb(port: Annotated[int, typer.Option(help="on 127.0.0.1")] = 8931, lab: LabOption = Path(".")) -> None:
+def serve_wandb(port: Annotated[int, typer.Option(help="on 127.0.0.1")] = 8931, lab: LabOption = HERE) -> None:
     """Take what W&B-instrumented trainers log. Example: forerun record serve-wandb, then WANDB_BASE_URL=http://127.0.0.1:8931"""
     import sys
 

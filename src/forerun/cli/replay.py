@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from forerun.cli.options import HERE, LabOption
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -23,7 +25,7 @@ def replay(
     limits: Annotated[Path | None, typer.Option(help="limits to test; the shipped ones by default")] = None,
     shipped: Annotated[bool, typer.Option("--shipped", help="print the shipped tables instead of replaying")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="the tables as JSON")] = False,
-    lab: Annotated[Path, typer.Option(help="folder of the lab")] = Path("."),
+    lab: LabOption = HERE,
 ) -> None:
     """Replay healthy runs and planted incidents; print false alarms, detections, delays and diagnoses.
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from forerun.cli.options import HERE, LabOption
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -25,7 +27,7 @@ def watch(
     ] = "",
     limits: Annotated[Path | None, typer.Option(help="limits calibrated by `forerun replay --calibrate`")] = None,
     afterwards: Annotated[bool, typer.Option("--afterwards", help="the run is over: nothing can be late")] = False,
-    lab: Annotated[Path, typer.Option(help="folder of the lab")] = Path("."),
+    lab: LabOption = HERE,
 ) -> int:
     """Say whether a run is on course: 0 on course, 1 off course, 3 cannot tell.
 
