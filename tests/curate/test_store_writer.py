@@ -176,6 +176,16 @@ def test_a_large_vocabulary_is_stored_in_32_bits_without_clamping(tmp_path: Path
     assert store.cells["stars/q2"].shard(0).tolist() == [70_000, 99_999, 1, END_OF_DOCUMENT]
 
 
+def test_a_document_longer_than_a_shard_stays_whole_and_in_order(tmp_path: Path):
+    lab, long = Lab(tmp_path), [1 + index % 255 for index in range(1000)]
+    documents = [document("long", long), *(document(str(index), [7] * 30) for index in range(9))]
+    store = open_store(lab, write_store(lab, documents, spec(shard_tokens=100)).digest)
+    (shard,) = [shard for cell in store.manifest.cells for shard in cell.shards if shard.num_tokens > 100]
+    assert shard.num_documents == 1
+    np.testing.assert_array_equal(tokens_of(store, find_document(store, document("long", [])["id"])), long)
+    assert verify_store(lab, store.manifest.digest, quiet=True).problems == ()
+
+
 def test_the_held_out_choice_depends_on_the_id_alone_and_hits_its_fraction():
     ids = pa.array([document(str(index), [1])["id"] for index in range(20_000)])
     mask = held_out_mask(ids, 0.05).to_pylist()
