@@ -133,17 +133,17 @@ def catalogue(lab: LabOption = HERE) -> None:
 
 
 @app.command("serve-wandb")
-def serve_wandb(port: Annotated[int, typer.Option(help="on 127.0.0.1")] = 8931, lab: LabOption = HERE) -> None:
+def serve_wandb(port: Annotated[int, typer.Option(min=1, max=65_535, help="on 127.0.0.1")] = 8931, lab: LabOption = HERE) -> None:
     """Take what W&B-instrumented trainers log. Example: forerun record serve-wandb, then WANDB_BASE_URL=http://127.0.0.1:8931"""
-    import sys
-
     import uvicorn
 
     from forerun.base.lab import Lab
+    from forerun.base.listening import listening
     from forerun.record.ingest.server import application
 
+    place = listening("127.0.0.1", port)
     print(f"listening; run trainers with WANDB_BASE_URL=http://127.0.0.1:{port} and any 40-character WANDB_API_KEY", file=sys.stderr)
-    uvicorn.run(application(Lab(lab)), host="127.0.0.1", port=port, log_level="warning")
+    uvicorn.Server(uvicorn.Config(application(Lab(lab)), log_level="warning")).run(sockets=[place])
 
 
 def _where(last_step: int, num_steps: int) -> str:

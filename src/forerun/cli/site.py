@@ -33,7 +33,7 @@ def build(out: Annotated[Path, typer.Argument(help="folder to write")], lab: Lab
 def serve(
     lab: LabOption = HERE,
     host: Annotated[str, typer.Option(help="address to listen on; anything but loopback shows the lab to others")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="port to listen on")] = 8000,
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="port to listen on")] = 8000,
     write_token_file: Annotated[
         Path | None, typer.Option(help="file with a secret; who sends it may add rows to runs under /ingest/RUN")
     ] = None,

@@ -9,7 +9,6 @@ import asyncio
 import hashlib
 import mimetypes
 import re
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -23,8 +22,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from forerun.base.errors import CheckFailed, ConfigError
+from forerun.base.errors import CheckFailed
 from forerun.base.lab import Lab
+from forerun.base.listening import listening
 from forerun.dashboard.feed import parse_place
 from forerun.dashboard.ingest import Ingest
 from forerun.dashboard.lab_files import Planner
@@ -98,14 +98,9 @@ def serve(lab: Lab, planner: Planner, *, host: str, port: int, write_token: str 
     """Serve until interrupted. Raises: ConfigError when the address cannot be had."""
     import uvicorn
 
-    try:
-        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {host} port {port}: {error.strerror or error}", hint="choose another --port or --host"
-        ) from None
+    place = listening(host, port)
     app = application(lab, planner, write_token=write_token, host=host)
-    uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)).run(sockets=[listening])
+    uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)).run(sockets=[place])
 
 
 def _answer(request: Request, path: str, content: bytes) -> Response:
