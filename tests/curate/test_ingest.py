@@ -337,8 +337,17 @@ def test_a_broken_answer_costs_its_record_and_not_the_archive(tmp_path):
     assert reasons(problems) == ["broken_http", "page_without_text", "http_status_not_200"]
 
 
-def test_archives_without_a_record_or_with_unix_lines_stop_the_run_instead_of_reading_as_empty(tmp_path):
-    for data, said in ((warc_record(1, page(1)).replace(b"\r\n", b"\n"), "end in LF"), (b"\n\n\n", "holds no WARC record")):
+def test_archives_with_unix_lines_are_read_and_those_with_both_or_no_record_never_as_empty(tmp_path):
+    def unix(number: int) -> bytes:
+        record = warc_record(number, page(number))
+        length = len(record.split(b"\r\n\r\n", 1)[1]) - 4
+        record = record.replace(b"\r\n", b"\n")
+        return record.replace(b"Content-Length: %d" % length, b"Content-Length: %d" % (length - 3))  # the answer's own three line ends
+
+    (tmp_path / "x.warc.gz").write_bytes(gzip.compress(unix(1) + unix(2)))
+    assert [document.name for document in read(tmp_path / "x.warc.gz")[0]] == ["http://host/1", "http://host/2"]
+    mixed = warc_record(1, page(1)) + unix(2)
+    for data, said in ((mixed, "some header lines end in LF"), (b"\n\n\n", "holds no WARC record")):
         (tmp_path / "x.warc").write_bytes(data)
         with pytest.raises(DataError, match=said):
             read(tmp_path / "x.warc")

@@ -28,13 +28,16 @@ def web_archive(file: InputFile, config: IngestConfig) -> Iterator[Document | Pr
     Raises: BrokenFile when the archive is cut inside a record or is none.
     """
     found = number = 0
+    unix = _has_unix_lines(file.url)
     with plain(file.url) as stream:
         try:
-            for record in ArchiveIterator(stream, record_types=WarcRecordType.any_type, parse_http=False, max_header_len=MOST_HEADER):
+            for record in ArchiveIterator(
+                stream, record_types=WarcRecordType.any_type, parse_http=False, max_header_len=MOST_HEADER, quirks_mode=unix
+            ):
                 found += 1
                 kind = record.headers.get("WARC-Type") or ""
-                if "\n" in kind:  # all of the archive, read as one header
-                    raise BrokenFile(f"{file.url}: header lines end in LF", hint="a WARC file ends them in CR LF: write it again")
+                if "\n" in kind:  # all that follows, read as one header
+                    raise BrokenFile(f"{file.url}: some header lines end in LF, others in CR LF", hint="write the archive again")
                 if record.record_type == WarcRecordType.no_type:  # the library knows the header's name in one spelling only
                     record.record_type = NAMED.get(kind.strip().lower(), WarcRecordType.unknown)
                 if record.record_type in KINDS:
@@ -44,6 +47,13 @@ def web_archive(file: InputFile, config: IngestConfig) -> Iterator[Document | Pr
             raise BrokenFile(f"{file.url} cannot be read as WARC: {error}", hint="fetch the file again") from None
         if not found and stream.tell():
             raise BrokenFile(f"{file.url} holds no WARC record", hint="fetch the file again, or state its format")
+
+
+def _has_unix_lines(url: str) -> bool:
+    """Whether header lines end in LF, as in ClueWeb09, where the standard asks for CR LF."""
+    with plain(url) as stream:
+        line = stream.read(64).lstrip().partition(b"\n")[0]
+    return line.startswith(b"WARC/") and not line.endswith(b"\r")
 
 
 def _one(record: WarcRecord, place: str, file: InputFile, config: IngestConfig) -> Document | Problem:
