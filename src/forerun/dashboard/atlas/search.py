@@ -167,7 +167,7 @@ def search(folder: Path, topic: str) -> Answer:
     common = set(head["common"])
     words = tuple(word for word in dict.fromkeys(words_of(topic)) if word not in common)
     if not words:
-        raise DataError(f"the topic {topic!r} has no word but such as half of all documents hold", hint="give rarer words")
+        raise DataError(f"the topic {topic!r} has no word that fewer than half of all documents hold", hint="give rarer words")
     rows = _rows_of(folder, words)
     cells, row_cell, row_tokens = head["cells"], head["row_cell"], head["row_tokens"]
     sampled, matched = [0] * len(cells), [0] * len(cells)
