@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from forerun.base.errors import DataError, SourceError
+from forerun.cli.main import run
 from forerun.curate.quality import teacher as teacher_module
 from forerun.curate.quality.answer import grade_in, label_of
 from forerun.curate.quality.calibrate import buckets, calibrate, spread
@@ -422,3 +423,26 @@ def test_a_handful_of_documents_is_not_judged_and_the_report_says_so(tmp_path: P
     )
     assert model.report["teacher"].startswith(f"none: {num} documents are too few")
     assert set(model.score(pa.array([PROSE, CODE, MATH, ""]), np.eye(32, dtype=np.float32)[:4]).bucket) == {2}
+
+
+def test_a_run_says_when_its_teacher_only_repeated_the_domain(teacher, tmp_path: Path, capsys: pytest.CaptureFixture):
+    config, _ = teacher
+    rng, lines = random.Random(5), []
+    for index in range(60):
+        recipe = " ".join(rng.choice(("boil", "butter", "oven", "flour", "salt", "the", "and", "with", "dough", "of")) for _ in range(80))
+        lines += [{"text": f"{prose(rng)} {index}"}, {"text": f"The good good good good {recipe}. {index}"}]  # grades 1 and 5
+    (tmp_path / "d.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    (tmp_path / "r.toml").write_text(
+        f"""schema = 1
+name = "n"
+[[sources]]
+name = "d"
+path = "d.jsonl"
+licence = "CC0"
+[build.quality.teacher]
+url = "{config.url}"
+model = "m"
+"""
+    )
+    assert run(["curate", "run", str(tmp_path / "r.toml"), "--lab", str(tmp_path / "lab")]) == 0
+    assert "quality: the domain explains" in capsys.readouterr().err

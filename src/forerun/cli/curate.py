@@ -90,6 +90,8 @@ def _run(path: Path, lab: Path, preset: str, workers: int, runner: str, changes:
     for step in done.steps:
         for name, reason in step.report.get("set_aside", {}).items():
             print(f"{step.name}: {name} was set aside: it {reason}", file=sys.stderr)
+        for note in step.report.get("notes", []):
+            print(f"{step.name}: {note}", file=sys.stderr)
     back = returned(lab_at(lab), done.manifest) if done.manifest else ()
     if back:
         print(f"{len(back)} documents removed earlier are in this manifest, such as {back[0]}", file=sys.stderr)
