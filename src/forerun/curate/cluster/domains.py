@@ -95,7 +95,7 @@ def find_domains(
         texts, sources: of the same documents.
         profiles: unit rows of word weights of the first documents, for the intruder test; without it the test is left out.
     """
-    num_fine = int(np.clip(len(vectors) // DOCUMENTS_PER_FINE, 1, min(config.num_fine, num_distinct(vectors))))
+    num_fine = int(np.clip(len(vectors) // DOCUMENTS_PER_FINE, 1, config.num_fine))
     num_domains = int(np.clip(len(vectors) // DOCUMENTS_PER_DOMAIN, min(LEAST_DOMAINS, num_fine), config.num_domains))
     mean = vectors.mean(axis=0) if config.remove_mean else np.zeros(vectors.shape[1], np.float32)
     rows = _centred(vectors, mean)
