@@ -18,7 +18,7 @@ import pytest
 from curate.text_samples import sentence, write_lines
 from forerun.base.config import decode
 from forerun.base.errors import DataError
-from forerun.curate.build import BuildConfig, identity_of
+from forerun.curate.build_identity import BuildConfig, identity_of
 from forerun.curate.cluster.ask_names import NamerConfig
 from forerun.curate.engine.config import EngineConfig
 from forerun.curate.ingest.source import SourceFile

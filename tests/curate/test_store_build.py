@@ -22,7 +22,8 @@ import xxhash
 from forerun.base.config import decode
 from forerun.base.errors import ConfigError, DataError
 from forerun.base.lab import Lab
-from forerun.curate.build import BuildConfig, build_store, identity_of, located
+from forerun.curate.build import build_store
+from forerun.curate.build_identity import BuildConfig, identity_of, located
 from forerun.curate.cluster.ask_names import NamerConfig
 from forerun.curate.cluster.domains import ClusterConfig
 from forerun.curate.embed.encoders import EmbedConfig

@@ -14,7 +14,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from forerun.base.errors import ConfigError
-from forerun.curate.build import BuildConfig, identity_of
+from forerun.curate.build_identity import BuildConfig, identity_of
 from forerun.curate.embed.encoders import EmbedConfig, open_encoder
 from forerun.curate.embed.layout import model_files, read_layout
 from forerun.curate.embed.onnx import pooled

@@ -9,75 +9,27 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow.parquet as pq
-import xxhash
 
-from forerun.base.config import file_digest, load_json
-from forerun.base.errors import ConfigError
+from forerun.base.config import load_json
 from forerun.base.files import write_json
 from forerun.base.lab import Lab
+from forerun.curate.build_identity import BuildConfig, identity_of, own_steps
 from forerun.curate.build_stages import domains_of, embedded, quality_of, spilled, tokenizer_of, training_sample
-from forerun.curate.cluster.domains import ClusterConfig, DomainModel
 from forerun.curate.cluster.map import keep_map
-from forerun.curate.embed.encoders import EmbedConfig, weight_files
-from forerun.curate.embed.quantize import QuantizationError
 from forerun.curate.engine.config import EngineConfig
-from forerun.curate.quality.model import QualityConfig, QualityModel
-from forerun.curate.steps import StepKey, alone
+from forerun.curate.steps import alone
 from forerun.curate.store import StoreSpec, StoreWriter
-from forerun.curate.tokenise import Encoder, TokeniseConfig
+from forerun.curate.tokenise import Encoder
 from forerun.curate.tokenizer_file import end_of_document_id, vocab_size_of
 from forerun.loader.manifest import Manifest, Source, Step, load_manifest
 
 BuildStage = Literal["embed", "cluster", "quality", "tokenise", "store"]
 BUILD_STAGES: tuple[BuildStage, ...] = ("embed", "cluster", "quality", "tokenise", "store")
-STEP_CODE = {
-    "embed": (
-        *(f"forerun.curate.embed.{name}" for name in ("encoders", "endpoint", "layout", "onnx", "quantize", "static", "tfidf", "words")),
-        "forerun.curate.growing",
-        "forerun.curate.patience",
-    ),
-    "cluster": tuple(f"forerun.curate.cluster.{name}" for name in ("ask_names", "checks", "domains", "kmeans", "merge", "names")),
-    "quality": (
-        *(
-            f"forerun.curate.quality.{name}"
-            for name in ("answer", "calibrate", "heuristic", "model", "report", "statistics", "student", "teacher")
-        ),
-        *(f"forerun.curate.text.{name}" for name in ("registers", "spelling", "words")),
-    ),
-    "tokenise": ("forerun.curate.tokenise", "forerun.curate.tokenizer_file"),
-    "store": (
-        "forerun.curate.build",
-        *(f"forerun.curate.{name}" for name in ("build_stages", "build_tasks", "sample", "spill", "store")),
-    ),
-}
-IN_FOLDERS = ("static", "onnx")
-"""Encoders whose model is a path."""
-VERSION = 2  # raised whenever a stage here would give other bytes for the same parameters
-
-
-@dataclass(frozen=True, kw_only=True)
-class BuildConfig:
-    """Parameters of the second half; all of them are part of the build's identity."""
-
-    embed: EmbedConfig = field(default_factory=EmbedConfig)
-    """Documents to vectors."""
-    cluster: ClusterConfig = field(default_factory=ClusterConfig)
-    """Vectors to domains."""
-    quality: QualityConfig = field(default_factory=QualityConfig)
-    """Documents to buckets."""
-    tokenise: TokeniseConfig = field(default_factory=TokeniseConfig)
-    """Text to ids."""
-    held_out_fraction: float = 0.01
-    """Share of documents kept for evaluation, by the hash of their content."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.held_out_fraction < 1:
-            raise ConfigError(f"held_out_fraction must lie in 0..1, 1 excluded, got {self.held_out_fraction}", hint="0.01 is usual")
 
 
 def build_store(
@@ -143,9 +95,13 @@ def _built(
     writer = StoreWriter(lab, spec, work / "store")
     spilled(partitions, writer, encoder.engine, config.held_out_fraction, work, engine, quiet)
     total = sum(pq.read_metadata(path).num_rows for path in partitions)
-    writer.spec = replace(
-        spec, steps=(*steps, *_own_steps(config, (_documents_digest(partitions),), total, errors, domains, quality, encoder))
-    )
+    reports = {
+        "embed": {"encoder": config.embed.encoder, "quantization": errors.report()},
+        "cluster": domains.report,
+        "quality": quality.report,
+        "tokenise": {"engine": encoder.engine, "note": encoder.note},
+    }
+    writer.spec = replace(spec, steps=(*steps, *own_steps(config, partitions, total, reports)))
     manifest = writer.finish()
     keep_map(lab, manifest.digest, domains)
     return manifest
@@ -180,82 +136,3 @@ def build_until(
             return quality_of(sample, domains, config.quality, work, lab.root / "work" / "labels").report
         encoder = Encoder(tokenizer_of(sample, config.tokenise, work), sample["text"][:256].to_pylist())
         return {"engine": encoder.engine, "note": encoder.note}
-
-
-def identity_of(name: str, partitions: Sequence[Path], sources: Sequence[Source], config: BuildConfig, steps: Sequence[Step] = ()) -> str:
-    """What a build is: hash of the code's version, every parameter, the sources, the earlier steps, the bytes of the input and of models."""
-    key = StepKey(
-        name="build",
-        version=VERSION,
-        parameters={"name": name, "config": _placeless(config), "sources": list(sources), "steps": list(steps)},
-        inputs=(*_input_digests(partitions), *_model_digests(config)),
-        modules=tuple(module for modules in STEP_CODE.values() for module in modules),
-    )
-    return key.identity
-
-
-def _input_digests(partitions: Sequence[Path]) -> list[str]:
-    """Content digests in sorted order: a store does not depend on how its input is cut into files only if the documents agree."""
-    return sorted(file_digest(path) for path in partitions)
-
-
-def located(config: BuildConfig, folder: Path) -> BuildConfig:
-    """The same build with its models where they are: beside the recipe in `folder`, else from where the command runs; whole paths, for any worker."""
-
-    def found(path: str) -> str:
-        return str(((folder / path) if (folder / path).exists() else Path(path)).resolve()) if path else path
-
-    embed = replace(config.embed, model=found(config.embed.model)) if config.embed.encoder in IN_FOLDERS else config.embed
-    return replace(config, embed=embed, tokenise=replace(config.tokenise, tokenizer=found(config.tokenise.tokenizer)))
-
-
-def _placeless(config: BuildConfig) -> BuildConfig:
-    """The parameters as identities hold them: models by the names of their files, whose bytes count beside it, wherever they lie."""
-    embed = replace(config.embed, model=Path(config.embed.model).name) if config.embed.encoder in IN_FOLDERS else config.embed
-    return replace(config, embed=embed, tokenise=replace(config.tokenise, tokenizer=Path(config.tokenise.tokenizer).name))
-
-
-def _model_digests(config: BuildConfig) -> list[str]:
-    """Of the files that the config names: another model under the same path is another build. A missing one is refused where it is read."""
-    return [*_digests(weight_files(config.embed)), *_digests([Path(config.tokenise.tokenizer)] if config.tokenise.tokenizer else [])]
-
-
-def _digests(files: Sequence[Path]) -> list[str]:
-    return [f"{path.name} {file_digest(path) if path.is_file() else 'missing'}" for path in files]
-
-
-def _documents_digest(partitions: Sequence[Path]) -> str:
-    """Of the documents and where they came from, in any order and however they are cut into files."""
-    total = 0
-    for path in partitions:
-        table = pq.read_table(path, columns=["id", "source", "source_id"])
-        for row in zip(*(table[name].to_pylist() for name in table.column_names)):
-            total += xxhash.xxh3_128_intdigest("\0".join(map(str, row)).encode("utf-8", "replace"))
-    return f"{total % (1 << 128):032x}"
-
-
-def _own_steps(
-    config: BuildConfig,
-    inputs: tuple[str, ...],
-    total: int,
-    errors: QuantizationError,
-    domains: DomainModel,
-    quality: QualityModel,
-    encoder: Encoder,
-) -> list[Step]:
-    files = {"embed": weight_files(config.embed), "tokenise": [Path(config.tokenise.tokenizer)] if config.tokenise.tokenizer else []}
-    config = _placeless(config)
-    reports = {
-        "embed": (config.embed, {"encoder": config.embed.encoder, "quantization": errors.report()}),
-        "cluster": (config.cluster, domains.report),
-        "quality": (config.quality, quality.report),
-        "tokenise": (config.tokenise, {"engine": encoder.engine, "note": encoder.note}),
-    }
-    steps: list[Step] = []
-    before = inputs
-    for name, (parameters, report) in reports.items():
-        inputs = (*before, *_digests(files.get(name, [])))
-        key = StepKey(name=name, version=VERSION, parameters=parameters, inputs=inputs, modules=STEP_CODE[name])
-        before = (key.identity,)
-        steps.append(Step(name=name, identity=key.identity, documents_in=total, documents_out=total, report=report))
-    return steps

@@ -11,7 +11,8 @@ import pyarrow as pa
 from forerun.base.config import load_toml, with_overrides
 from forerun.base.errors import ConfigError
 from forerun.base.lab import Lab
-from forerun.curate.build import BUILD_STAGES, BuildConfig, BuildStage, build_store, build_until, located
+from forerun.curate.build import BUILD_STAGES, BuildStage, build_store, build_until
+from forerun.curate.build_identity import BuildConfig, located
 from forerun.curate.engine.config import EngineConfig
 from forerun.curate.ingest.source import Format, SourceFile, sources_in
 from forerun.curate.text.minhash import PRESETS

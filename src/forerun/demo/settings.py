@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from forerun.curate.build import BuildConfig
+from forerun.curate.build_identity import BuildConfig
 from forerun.curate.cluster.domains import ClusterConfig
 from forerun.curate.text.pipeline import TextConfig
 from forerun.curate.tokenise import TokeniseConfig
