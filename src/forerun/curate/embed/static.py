@@ -187,10 +187,22 @@ def _with_room(array: np.ndarray, length: int) -> np.ndarray:
 
 @nb.njit(nogil=True, cache=True, fastmath=True)
 def _pool(ids, first, token_ids, starts, vectors, out):
-    """Sum of the token vectors of each document; the mean has the same direction."""
+    """Sum of the token vectors of each document, a word's times its count; the mean has the same direction."""
+    place = np.full(len(starts) - 1, -1, np.int32)  # of a word among those of the document
+    most = np.diff(first).max() if len(first) > 1 else 0
+    seen, times = np.empty(most, np.int32), np.empty(most, np.float32)
     for document in range(len(first) - 1):
-        row = out[document]
+        row, num_seen = out[document], 0
         for index in range(first[document], first[document + 1]):
             word = ids[index]
+            if place[word] < 0:
+                place[word], seen[num_seen], times[num_seen] = num_seen, word, 0
+                num_seen += 1
+            times[place[word]] += 1
+        for index in range(num_seen):
+            word, weight = seen[index], times[index]
+            place[word] = -1
             for position in range(starts[word], starts[word + 1]):
-                row += vectors[token_ids[position]]
+                token = vectors[token_ids[position]]
+                for dimension in range(len(row)):
+                    row[dimension] += weight * token[dimension]
