@@ -216,7 +216,7 @@ def test_probabilities_count_where_the_answer_is_and_not_where_it_is_only_though
     assert label_of(small) == pytest.approx(4 / 3)  # a small model hides its grade behind a word: the digits still rank
     other_scale = {"logprobs": {"content": [position("4", **{"4": 0.9}), position("/10")]}, "message": {"content": "4/10"}}
     assert label_of(other_scale) is None
-    verbose = {"logprobs": {"content": [position("The", **{"The": 0.9, "1": 0.001})]}, "message": {"content": "The"}}
+    verbose = {"logprobs": {"content": [position("The", **{"The": 0.99, "1": 1e-5})]}, "message": {"content": "The"}}
     assert label_of(verbose) is None
     broken = [{"token": "2", "top_logprobs": [{"token": "2", "logprob": float("nan")}]}]
     assert label_of({"logprobs": {"content": broken}, "message": {"content": "2"}}) == 2
