@@ -214,6 +214,9 @@ def test_probabilities_count_where_the_answer_is_and_not_where_it_is_only_though
     assert label_of({"logprobs": {"content": graded}, "message": {"content": "**Grade: 3/5**"}}) == pytest.approx(3.5)
     small = {"logprobs": {"content": [position("The", **{"The": 0.4, "1": 0.02, "2": 0.01})]}, "message": {"content": "The"}}
     assert label_of(small) == pytest.approx(4 / 3)  # a small model hides its grade behind a word: the digits still rank
+    word = {"logprobs": {"content": [position("One", **{"One": 0.1, "1": 0.06, "2": 0.02})]}, "message": {"content": "One"}}
+    assert label_of(word) == pytest.approx(1.25)
+    assert label_of({"message": {"content": "One"}}) == 1
     other_scale = {"logprobs": {"content": [position("4", **{"4": 0.9}), position("/10")]}, "message": {"content": "4/10"}}
     assert label_of(other_scale) is None
     verbose = {"logprobs": {"content": [position("The", **{"The": 0.99, "1": 1e-5})]}, "message": {"content": "The"}}

@@ -19,7 +19,7 @@ NAMED = re.compile(
 )
 ITEM = re.compile(r"^\s*\d\.\s+(?=\S)", re.MULTILINE)
 FIRST = re.compile(rf"^[\s\W_]*{NUMBER}")
-LEAST_MASS = 1e-4  # measured: of 240 answers of SmolLM2-135M 19 hold under 0.005 in digits and still rank; assumed: less before a thought
+LEAST_MASS = 1e-4  # measured: digits hold 3 to 19% in 30 answers of SmolLM2-135M; assumed: far less where a model is about to think
 
 
 def label_of(choice: Any) -> float | None:
@@ -31,9 +31,10 @@ def label_of(choice: Any) -> float | None:
     weights = [_weights(position) for position in positions]
     answer = choice.get("message", {}).get("content") or ""
     written = grade_in(answer)
-    if written is None:  # one word was asked for, and it is not the digit; the digits may still be what was meant
-        meant = bool(weights) and sum(weights[0].values()) >= LEAST_MASS and not re.search(r"\d", answer)
-        return _expected(weights[0]) if meant else None
+    if weights and not re.search(r"\d", answer):  # one word was asked for and it is not the digit; the digits may still be what was meant
+        return _expected(weights[0]) if sum(weights[0].values()) >= LEAST_MASS else written
+    if written is None:
+        return None
     for position, digits in zip(reversed(positions), reversed(weights)):
         token = str(position.get("token", max(digits, key=lambda digit: digits[digit], default=""))).strip()
         if digits and token in DIGITS and token == f"{written:g}":
