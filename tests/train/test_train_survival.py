@@ -164,6 +164,15 @@ def test_suites_on_disk_become_rows_by_folder_or_by_file(done, tmp_path):
         suite_rows(tmp_path / "empty", store, 32, 8)
 
 
+def test_a_vocabulary_smaller_than_the_store_s_is_refused_before_anything_is_written(done):
+    """Ids without a row would be clamped to the last one: a run that learns a text nobody wrote."""
+    lab, config = done
+    small = replace(config, model=replace(config.model, vocab_size=config.model.vocab_size - 1))
+    with pytest.raises(ConfigError, match=r"model\.vocab_size must be at least"):
+        train(small, lab, run_id="clamped", registration=None, quiet=True)
+    assert not lab.run("clamped").exists()
+
+
 def test_a_mirror_nobody_knows_is_refused_before_anything_is_written(done):
     lab, config = done
     with pytest.raises(ConfigError, match="--mirror must be one of wandb, trackio"):

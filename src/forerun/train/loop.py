@@ -34,7 +34,7 @@ from forerun.train.evaluate import Evaluator
 from forerun.train.memory import memory_gib
 from forerun.train.metrics import Rows
 from forerun.train.moments import moments, step_at
-from forerun.train.opening import declared_change, journal_of, last_evaluation, mesh_of, open_segment
+from forerun.train.opening import check_vocabulary, declared_change, journal_of, last_evaluation, mesh_of, open_segment
 from forerun.train.promised import live_rules
 from forerun.train.pulse import Pulse
 from forerun.train.sample import Sampler
@@ -99,6 +99,7 @@ def train(
     mesh = mesh_of(config)
     keep_heap_between_steps()
     store = open_store(lab, config.data.manifest)
+    check_vocabulary(config, store.manifest.vocab_size)
     run = _Run(config, lab, store, mesh, run_id, last, changed, registration, on_eval, quiet, watchdog_s, mirror)
     while True:
         try:

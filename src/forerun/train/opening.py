@@ -36,6 +36,15 @@ def mesh_of(config: RunConfig) -> Mesh | None:
     return build_mesh(config.mesh) if config.mesh.num_devices > 1 else None
 
 
+def check_vocabulary(config: RunConfig, num_ids: int) -> None:
+    """Raises: ConfigError when the store holds ids the model has no row for; XLA clamps them in silence."""
+    if config.model.vocab_size < num_ids:
+        raise ConfigError(
+            f"model.vocab_size must be at least {num_ids:,}, the vocabulary of the store, got {config.model.vocab_size:,}",
+            hint=f"set model.vocab_size={num_ids}, or train on a store made with a smaller tokenizer",
+        )
+
+
 def declared_change(lab: Lab, run_id: str, registration: Registration | None, config_digest: str) -> str:
     """What an amendment says of a config that differs from the one the run had so far; empty for a plain start or restart.
 
