@@ -37,7 +37,7 @@ class EmbedConfig:
     api_key_variable: str = "OPENAI_API_KEY"
     """Environment variable with the endpoint's key; unset sends none."""
     max_chars: int = 0
-    """Characters of a text encoded by `onnx` and `endpoint`; 0 means all."""
+    """Characters of a text encoded by `onnx` and `endpoint`; 0 means all, but what an endpoint finds too long is halved until it fits."""
     num_dimensions: int = 256
     """Of `tfidf`; the others bring theirs."""
 
