@@ -195,6 +195,21 @@ def test_a_byte_level_table_gets_the_space_before_each_word(tmp_path: Path, pref
         np.testing.assert_allclose(vector, pooled(table[tokenizer.encode(text).ids]), rtol=1e-4, atol=1e-5)
 
 
+def test_a_table_whose_tokens_reach_over_spaces_is_pooled_by_whole_texts(tmp_path: Path):
+    from tokenizers import models, normalizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.train_from_iterator([*PROSE, "of the sea and of the sky"] * 9, trainers.BpeTrainer(vocab_size=300, show_progress=False))
+    table = np.random.default_rng(3).standard_normal((tokenizer.get_vocab_size(), 16)).astype(np.float32)
+    encoder = open_encoder(saved_static(tmp_path, tokenizer, {"embeddings": table}))
+    texts = ["of the sea and of the sky", "water of the harbour", ""]
+    assert any("▁of▁the" in token for token in tokenizer.encode(texts[0]).tokens)
+    for text, vector in zip(texts[:2], encoder.encode(pa.array(texts))):
+        np.testing.assert_allclose(vector, pooled(table[tokenizer.encode(text).ids]), rtol=1e-4, atol=1e-5)
+    assert not encoder.encode(pa.array([None, *texts]))[[0, 3]].any()
+
+
 def test_a_folder_that_holds_no_static_table_is_named(tmp_path: Path):
     config = saved_static(tmp_path, word_pieces(), {"something": np.ones((2, 2), np.float32)})
     with pytest.raises(ConfigError, match="it holds something"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,14 @@ from forerun.curate.tokenizer_file import unknown_id
 
 MOST_WORDS = 1 << 21  # assumed: about 100 MiB of cache; beyond it the cache starts anew
 SPACE_MARK = "▁"
+LEAST_COSINE = 0.99  # the agreement asked for with model2vec
+TEXTS_AT_ONCE = 256  # assumed: bounds the ids in memory when documents are long
+PROBES = (
+    "The harbour lay quiet under the first stars, and nobody had expected the storm to turn back.",
+    "def area(width, height):\n    if width < 0:\n        return None\n    return width * height  # in m2\n\n\n",
+    "1. Boil 250 g of flour;\n2. don't stir (it's hot!)\n\n   - see https://example.org/a?b=c",
+    "Überraschung für alle Gäste: naïve café, Москва, 東京は日本の首都です。",
+)
 TABLE = "model.safetensors"
 TABLE_NAMES = ("embeddings", "embedding.weight")  # source: model2vec's and sentence-transformers' names
 
@@ -35,14 +44,16 @@ class StaticEncoder:
             mark set by hand; any other normalises and splits by its own rules, a byte-level one with the space before a word.
         whole: runs between white space are tokenised at once, as exact as whole texts for most tokenizers; else runs of letters,
             of marks and single digits, which come again more often.
+        by_text: every text is tokenised as a whole and no word is remembered: exact for any tokenizer, at its own speed.
     """
 
-    def __init__(self, vectors: np.ndarray, tokenizer_json: str, *, whole: bool = False) -> None:
+    def __init__(self, vectors: np.ndarray, tokenizer_json: str, *, whole: bool = False, by_text: bool = False) -> None:
         from tokenizers import Tokenizer
 
         self.num_dimensions = vectors.shape[1]
         self._vectors = np.ascontiguousarray(vectors, np.float32)
-        spec = json.loads(tokenizer_json)
+        spec = json.loads(tokenizer_json) | {"post_processor": None, "truncation": None, "padding": None}
+        self._by_text, self._of_texts = by_text, Tokenizer.from_str(json.dumps(spec))
         splits = json.dumps(spec.get("pre_tokenizer"))
         self._whole, self._spaces = whole, '"ByteLevel"' in splits
         self._begins_spaced = not self._spaces or '"add_prefix_space": true' in splits
@@ -51,7 +62,6 @@ class StaticEncoder:
         self._marks_spaces = _marks(spec.get("normalizer")) or (not whole and _marks(spec.get("pre_tokenizer")))
         if self._marks_spaces:
             spec |= {"normalizer": _without_marks(spec.get("normalizer")), "pre_tokenizer": None}
-        spec |= {"post_processor": None, "truncation": None, "padding": None}
         self._tokenizer = Tokenizer.from_str(json.dumps(spec))
         largest = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
         if largest >= len(vectors):  # an id beyond the table must not take another token's row (incident D19)
@@ -63,12 +73,27 @@ class StaticEncoder:
 
     def encode(self, texts: pa.Array | pa.ChunkedArray) -> np.ndarray:
         """Unit vectors, float32 `[documents, D]`; zero for a text without a word."""
+        if self._by_text:
+            return self._pooled_texts(texts.to_pylist())
         if self._table.num_words > MOST_WORDS:
             self._forget()
         ids, first, words, spaced = self._table.number(texts)
         self._learn(words, spaced)
         out = np.zeros((len(texts), self.num_dimensions), np.float32)
         _pool(ids, first, self._token_ids[: self._num_ids], self._starts[: self._table.num_words + 1], self._vectors, out)
+        return normalized(out)
+
+    def agrees(self) -> bool:
+        """Whether words give the vectors that whole texts give, on texts of several kinds."""
+        cosine = (self.encode(pa.array(PROBES)) * self._pooled_texts(PROBES)).sum(axis=1)
+        return bool(cosine.min() >= LEAST_COSINE)
+
+    def _pooled_texts(self, texts: Sequence[str | None]) -> np.ndarray:
+        out = np.zeros((len(texts), self.num_dimensions), np.float32)
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            filled = [text or "" for text in texts[start : start + TEXTS_AT_ONCE]]
+            for index, encoding in enumerate(self._of_texts.encode_batch_fast(filled, add_special_tokens=False), start):
+                out[index] = self._vectors[encoding.ids].sum(axis=0)
         return normalized(out)
 
     def _forget(self) -> None:
@@ -157,7 +182,8 @@ def folder_encoder(folder: Path) -> StaticEncoder:
         vectors[unknown] = 0
     if not np.isfinite(vectors).all():
         raise ConfigError(f"embed.model {table} holds numbers that are not finite", hint="save the static model again")
-    return StaticEncoder(vectors, text, whole=True)
+    by_word = StaticEncoder(vectors, text, whole=True)
+    return by_word if by_word.agrees() else StaticEncoder(vectors, text, by_text=True)
 
 
 def _without_marks(normalizer: dict[str, Any] | None) -> dict[str, Any] | None:
