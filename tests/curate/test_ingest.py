@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -215,6 +216,19 @@ def hugging_face_folder(path: Path, splits: dict[str, list[str]]) -> None:
         )
         (folder / "dataset_info.json").write_text("{}")
     (path / "dataset_dict.json").write_text(json.dumps({"splits": list(splits)}))
+
+
+def test_an_arrow_file_whose_places_lead_beyond_its_data_is_refused(tmp_path):
+    """It is taken as it lies; converted unchecked, it ends the process."""
+    table = pa.table({"text": ["one two three"] * 3})
+    with pa.ipc.new_stream(str(tmp_path / "x.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    places = np.array([0, 13, 26, 39], np.int32)
+    for wrong in ([0, 13, 1 << 30, 1 << 30], [0, -5, 26, 39]):
+        damaged = (tmp_path / "x.arrow").read_bytes().replace(places.tobytes(), np.array(wrong, np.int32).tobytes())
+        (tmp_path / "y.arrow").write_bytes(damaged)
+        with pytest.raises(DataError, match="cannot be read as Arrow"):
+            read(tmp_path / "y.arrow")
 
 
 def test_hugging_face_data_sets_on_disk_are_read_split_by_split_without_their_package(tmp_path):

@@ -29,6 +29,7 @@ from forerun.curate.ingest.streams import BrokenFile, lines
 from forerun.curate.ingest.streams import text as text_of
 
 TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary, pa.types.is_large_binary)
+BROKEN = (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError)  # the last two: a damaged length, a damaged name
 ROWS, ROWS_BYTES = 1024, 32 << 20  # assumed: rows and bytes of text decoded at once; bounds memory when documents are long
 LENIENT = json.JSONDecoder(strict=False)  # knows NaN, lone surrogates, large numbers and bare tabs in strings, which orjson refuses
 
@@ -85,19 +86,16 @@ def parquet(file: InputFile, source: SourceFile, config: IngestConfig, watch: Sc
         try:
             table = pq.ParquetFile(stream, page_checksum_verification=True)
             columns = _columns(table.schema_arrow, file, source)
-            batches = table.iter_batches(batch_size=_rows_at_once(table.metadata, columns), columns=columns)
+            batches = table.iter_batches(batch_size=_rows_at_once(table.metadata), columns=columns)
             yield from _rows(batches, file, source, config, watch)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise BrokenFile(f"{file.url} cannot be read as Parquet: {error}", hint="fetch the file again") from None
+        except BROKEN as error:
+            raise _unreadable(file, "Parquet", error) from None
 
 
-def _rows_at_once(footer: pq.FileMetaData, columns: list[str]) -> int:
-    """Rows of about `ROWS_BYTES`, by the row group with the longest ones."""
-    longest = 0
-    for group in map(footer.row_group, range(footer.num_row_groups)):
-        read = (group.column(at) for at in range(group.num_columns))
-        size = sum(column.total_uncompressed_size for column in read if column.path_in_schema.split(".", maxsplit=1)[0] in columns)
-        longest = max(longest, size // max(group.num_rows, 1))
+def _rows_at_once(footer: pq.FileMetaData) -> int:
+    """Rows of about `ROWS_BYTES`, by the row group with the longest ones. Of single columns a damaged footer is not asked: that aborts."""
+    groups = map(footer.row_group, range(footer.num_row_groups))
+    longest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=1)
     return max(1, min(ROWS, ROWS_BYTES // max(longest, 1)))
 
 
@@ -112,8 +110,13 @@ def arrow(file: InputFile, source: SourceFile, config: IngestConfig, watch: Sche
             whole = (reader.get_batch(i) for i in range(reader.num_record_batches)) if magic == b"ARROW1" else reader
             pieces = (batch.select(columns).slice(at, ROWS) for batch in whole for at in range(0, batch.num_rows, ROWS))
             yield from _rows(pieces, file, source, config, watch)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise BrokenFile(f"{file.url} cannot be read as Arrow: {error}", hint="fetch the file again") from None
+        except BROKEN as error:
+            raise _unreadable(file, "Arrow", error) from None
+
+
+def _unreadable(file: InputFile, what: str, error: BaseException) -> BrokenFile:
+    told = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return BrokenFile(f"{file.url} cannot be read as {what}: {told}", hint="fetch the file again")
 
 
 def _columns(schema: pa.Schema, file: InputFile, source: SourceFile) -> list[str]:
@@ -168,23 +171,23 @@ def _rows(
 
 
 def _as_python(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Rows as dictionaries. Columns may hold strings that are not UTF-8: those come as bytes."""
+    """Rows as dictionaries; strings of columns that are not all UTF-8 come as bytes. Raises: ArrowInvalid for places beyond the data."""
     try:
-        return batch.to_pylist()
-    except UnicodeDecodeError:
-        columns = {name: _values(column) for name, column in zip(batch.schema.names, batch.columns)}
-        return [dict(zip(columns, row)) for row in zip(*columns.values())]
+        batch.validate(full=True)  # an Arrow file is taken as it lies: what it says about itself may be damaged
+    except pa.ArrowInvalid:
+        columns = [_as_bytes(column) for column in batch.columns]
+        for column in columns:
+            column.validate(full=True)
+        batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    return batch.to_pylist()
 
 
-def _values(column: pa.Array) -> list[Any]:
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+def _as_bytes(column: pa.Array) -> pa.Array:
     kind = column.type
-    if pa.types.is_string_view(kind):
-        return column.cast(pa.binary_view()).to_pylist()
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return column.cast(pa.large_binary()).to_pylist()
-    return column.to_pylist()
+    if pa.types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(column.indices, _as_bytes(column.dictionary), safe=False)
+    kinds = ((pa.types.is_string, pa.binary()), (pa.types.is_large_string, pa.large_binary()), (pa.types.is_string_view, pa.binary_view()))
+    return next((column.view(to) for is_kind, to in kinds if is_kind(kind)), column)
 
 
 def bounded(found: Document | Problem, place: str, config: IngestConfig) -> Document | Problem:

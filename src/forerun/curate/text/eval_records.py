@@ -68,7 +68,7 @@ def records_of(file: Path, columns: Sequence[str] = ()) -> Iterator[dict[str, An
             yield from _csv(file, columns)
         else:
             yield from _json(file)
-    except (pa.ArrowInvalid, csv.Error, ValueError, RecursionError) as error:
+    except (pa.ArrowException, csv.Error, ValueError, RecursionError) as error:
         raise DataError(f"{file} cannot be read: {str(error)[:120]}", hint="fetch the file again") from None
 
 
