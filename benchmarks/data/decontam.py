@@ -61,7 +61,7 @@ def ours(options, out: Path) -> dict:
     with timed(facts):
         index = index_of(items, config)
         hits = scan(table["text"], index)
-        found = judge(ids, sources, table["text"], items["id"].to_pylist(), index, hits, config)
+        found = judge(ids, sources, table["text"], items, index, hits, config)
     of = np.asarray(table["of"])
     named = dict(zip(found.rows["id"].to_pylist(), found.rows["items"].to_pylist()))
     rows = np.flatnonzero(of >= 0).tolist()

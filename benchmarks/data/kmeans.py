@@ -71,6 +71,7 @@ def _faiss(rows: np.ndarray, num: int) -> dict:
             rows.shape[1], num, niter=NUM_ITERATIONS, seed=1, spherical=True, min_points_per_centroid=1, max_points_per_centroid=10**9
         )
         kmeans.train(rows)
+    assert kmeans.centroids is not None
     return facts | {"mean_cosine": objective(rows, kmeans.centroids)}
 
 

@@ -18,7 +18,7 @@ import pytest
 from curate.text_samples import sentence, write_lines
 from forerun.base.config import decode
 from forerun.base.errors import DataError
-from forerun.curate.build_identity import BuildConfig, identity_of
+from forerun.curate.build_identity import STEP_CODE, BuildConfig, identity_of
 from forerun.curate.cluster.ask_names import NamerConfig
 from forerun.curate.engine.config import EngineConfig
 from forerun.curate.ingest.source import SourceFile
@@ -160,6 +160,10 @@ def imported_by(modules: set[str]) -> set[str]:
         ({"text.minhash", "text.lsh"}, BAND_CODE),
         ({"text.fuzzy", "text.survivors", "text.evidence"}, FUZZY_CODE),
         ({"text.decontaminate", "text.leaks"}, CONTAMINATION_CODE),
+        ({"embed.encoders", "embed.quantize", "embed.tfidf"}, STEP_CODE["embed"]),
+        ({"cluster.domains"}, STEP_CODE["cluster"]),
+        ({"quality.model"}, STEP_CODE["quality"]),
+        ({"tokenise"}, STEP_CODE["tokenise"]),
     ],
 )
 def test_the_code_of_a_step_is_all_that_its_decisions_call(deciding, code):

@@ -19,19 +19,24 @@ from forerun.curate.steps import StepKey
 from forerun.curate.tokenise import TokeniseConfig
 from forerun.loader.manifest import Source, Step
 
+WORD_CODE = tuple(f"forerun.curate.text.{name}" for name in ("registers", "spelling", "words"))
 STEP_CODE = {
     "embed": (
         *(f"forerun.curate.embed.{name}" for name in ("encoders", "endpoint", "layout", "onnx", "quantize", "static", "tfidf", "words")),
-        "forerun.curate.growing",
-        "forerun.curate.patience",
+        *(f"forerun.curate.{name}" for name in ("arrays", "growing", "patience", "tokenizer_file")),
+        *WORD_CODE,
     ),
-    "cluster": tuple(f"forerun.curate.cluster.{name}" for name in ("ask_names", "checks", "domains", "kmeans", "merge", "names")),
+    "cluster": (
+        *(f"forerun.curate.cluster.{name}" for name in ("ask_names", "checks", "domains", "kmeans", "merge", "names")),
+        *(f"forerun.curate.{name}" for name in ("patience", "quality.answer", "spill")),
+    ),
     "quality": (
         *(
             f"forerun.curate.quality.{name}"
             for name in ("answer", "calibrate", "heuristic", "model", "report", "statistics", "student", "teacher")
         ),
-        *(f"forerun.curate.text.{name}" for name in ("registers", "spelling", "words")),
+        "forerun.curate.patience",
+        *WORD_CODE,
     ),
     "tokenise": ("forerun.curate.tokenise", "forerun.curate.tokenizer_file"),
     "store": (
