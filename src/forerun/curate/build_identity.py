@@ -16,15 +16,15 @@ from forerun.curate.cluster.domains import ClusterConfig
 from forerun.curate.embed.encoders import EmbedConfig, weight_files
 from forerun.curate.quality.model import QualityConfig
 from forerun.curate.steps import StepKey
+from forerun.curate.text.walk import WORDS_CODE
 from forerun.curate.tokenise import TokeniseConfig
 from forerun.loader.manifest import Source, Step
 
-WORD_CODE = tuple(f"forerun.curate.text.{name}" for name in ("registers", "spelling", "words"))
 STEP_CODE = {
     "embed": (
         *(f"forerun.curate.embed.{name}" for name in ("encoders", "endpoint", "layout", "onnx", "quantize", "static", "tfidf", "words")),
         *(f"forerun.curate.{name}" for name in ("arrays", "growing", "patience", "tokenizer_file")),
-        *WORD_CODE,
+        *WORDS_CODE,
     ),
     "cluster": (
         *(f"forerun.curate.cluster.{name}" for name in ("ask_names", "checks", "domains", "kmeans", "merge", "names")),
@@ -36,7 +36,7 @@ STEP_CODE = {
             for name in ("answer", "calibrate", "heuristic", "model", "report", "statistics", "student", "teacher")
         ),
         "forerun.curate.patience",
-        *WORD_CODE,
+        *WORDS_CODE,
     ),
     "tokenise": ("forerun.curate.tokenise", "forerun.curate.tokenizer_file"),
     "store": (

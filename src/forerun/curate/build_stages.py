@@ -119,8 +119,9 @@ def domains_of(sample: pa.Table, config: ClusterConfig, work: Path, answers: Pat
         vectors = vectors_of(sample)
         model = find_domains(vectors, each_text(sample), sample["source"].to_pylist(), config, profiles=profiles)
         if config.namer is not None:
-            text_at = lambda index: sample["text"][index].as_py()  # noqa: E731
-            model = renamed(model, config.namer, vectors, text_at, answers=answers / "names.jsonl", seed=config.seed)
+            model = renamed(
+                model, config.namer, vectors, lambda at: sample["text"][at].as_py(), answers=answers / "names.jsonl", seed=config.seed
+            )
         save_domains(model, path)
     return load_domains(path)
 

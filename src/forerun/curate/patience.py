@@ -1,4 +1,4 @@
-"""How an OpenAI-compatible server is asked: its key, and how long to wait before asking again."""
+"""How an OpenAI-compatible server is asked: its address and key, and how long to wait before asking again."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ import math
 import os
 from typing import TYPE_CHECKING
 
+from forerun.base.errors import ConfigError
+
 if TYPE_CHECKING:
     import httpx
 
 FIRST_PAUSE_S, MOST_PAUSE_S = 0.2, 60.0  # assumed: a server that wants more patience than a minute is tried again anyway
 TIRED = (408, 409, 425, 429)  # source: RFC 9110 and RFC 6585; the request was fine, the moment was not
+
+
+def require_address(field: str, url: str) -> None:
+    """Raises: ConfigError when a config's field is no address of a server."""
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"{field} must begin with http:// or https://, got {url!r}", hint="give the full base address")
 
 
 def headers_of(key_variable: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ import numpy as np
 from forerun.base.config import digest_of
 from forerun.base.errors import ConfigError, SourceError
 from forerun.curate.cluster.names import DomainName, unique
-from forerun.curate.patience import headers_of, is_tired, pause_s
+from forerun.curate.patience import headers_of, is_tired, pause_s, require_address
 from forerun.curate.quality.answer import grade_in
 from forerun.curate.spill import slug
 
@@ -57,8 +57,7 @@ class NamerConfig:
     """Further tries after a busy or failing server."""
 
     def __post_init__(self) -> None:
-        if not self.url.startswith(("http://", "https://")):
-            raise ConfigError(f"cluster.namer.url must begin with http:// or https://, got {self.url!r}", hint="give the full base address")
+        require_address("cluster.namer.url", self.url)
         if not self.timeout_s > 0 or self.max_retries < 0:
             raise ConfigError(
                 f"cluster.namer.timeout_s must be above 0 and max_retries at least 0, got {self.timeout_s} and {self.max_retries}",

@@ -19,7 +19,7 @@ import numpy as np
 from forerun.base.config import digest_of
 from forerun.base.errors import ConfigError, SourceError
 from forerun.base.progress import Progress
-from forerun.curate.patience import headers_of, is_tired, pause_s
+from forerun.curate.patience import headers_of, is_tired, pause_s, require_address
 from forerun.curate.quality.answer import label_of
 
 if TYPE_CHECKING:
@@ -58,10 +58,7 @@ class EndpointConfig:
     """Alternatives to the answer's first token; a digit not among them has no say. OpenAI gives 20 at most, other servers more: small models want 60."""
 
     def __post_init__(self) -> None:
-        if not self.url.startswith(("http://", "https://")):
-            raise ConfigError(
-                f"quality.teacher.url must begin with http:// or https://, got {self.url!r}", hint="give the full base address"
-            )
+        require_address("quality.teacher.url", self.url)
         for name, least in (("concurrency", 1), ("excerpt_chars", LEAST_EXCERPT), ("max_retries", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(

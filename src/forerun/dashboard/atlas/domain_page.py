@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -86,29 +87,25 @@ def _checks(lab: Lab, book: Book, domain: str) -> list[Piece]:
         said.append(paragraph("Coherence: mean cosine of a document to its fine cluster ", number(own, "domain_cosine"), *words, "."))
     test = report.get("intruder_test")
     if isinstance(test, Mapping) and "accuracy" in test:
-        said.append(
-            paragraph(
-                "Intruder test over all domains: a judge (",
-                str(test.get("judge", "unnamed")),
-                ") finds the document that does not belong in ",
-                number(float(test["accuracy"]), "intruder_accuracy", f"{test['accuracy']:.0%}"),
-                f" of {test.get('num_trials', '?')} trials; guessing would find {float(test.get('chance', 0)):.0%}.",
-            )
-        )
+        judge = str(test.get("judge", "unnamed"))
+        before = ["Intruder test over all domains: a judge (", judge, ") finds the document that does not belong in "]
+        said.append(paragraph(*before, *_found(test, "intruder_accuracy")))
     if report.get("naming"):
         said.append(paragraph(f"How domains get their names: {report['naming']}."))
     names = report.get("names_test")
     if isinstance(names, Mapping) and "accuracy" in names:
-        said.append(
-            paragraph(
-                "Blind test of the names: shown an excerpt alone and some names, ",
-                str(names.get("judge", "an unnamed model")),
-                " finds the name of its domain in ",
-                number(float(names["accuracy"]), "name_accuracy", f"{names['accuracy']:.0%}"),
-                f" of {names.get('num_trials', '?')} trials; guessing would find {float(names.get('chance', 0)):.0%}.",
-            )
-        )
+        judge = str(names.get("judge", "an unnamed model"))
+        before = ["Blind test of the names: shown an excerpt alone and some names, ", judge, " finds the name of its domain in "]
+        said.append(paragraph(*before, *_found(names, "name_accuracy")))
     return said
+
+
+def _found(test: Mapping[str, Any], term: str) -> list[Piece]:
+    """What share of its trials a test got right, beside what guessing would."""
+    return [
+        number(float(test["accuracy"]), term, f"{test['accuracy']:.0%}"),
+        f" of {test.get('num_trials', '?')} trials; guessing would find {float(test.get('chance', 0)):.0%}.",
+    ]
 
 
 def coherence(lab: Lab, book: Book, domain: str) -> float | None:
